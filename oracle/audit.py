@@ -1,0 +1,478 @@
+"""Events in, findings out: every claim against what the slot really holds (DESIGN 7).
+
+The auditor runs what was launched on its own memory of slots, with states that it computes from the tokens alone. It
+never sees why an engine decided anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from oracle.lineage import Draft, Lineage
+from oracle.slots import UNKNOWN, Content, Slots
+from oracle.states import FAMILIES, Family
+from sim.events import Finding, Group, Observer, Write
+from sim.tokens import Segments, Tokens
+
+CAUSES = ("partial-tail", "junction", "checkpoint", "look-ahead")
+"""Stops off the grid that a chunk may have before the prefill's end (I2)."""
+
+
+@dataclass(slots=True)
+class Claimed:
+    """What a hash says of a slot."""
+
+    request: str
+    column: int
+    offset: int
+    truth: Any
+    step: int
+
+
+@dataclass(slots=True)
+class Seen:
+    """What the auditor remembers of a request."""
+
+    tokens: Tokens
+    num_prompt: int
+    outputs: int = 0
+    next: int = 0
+    """The token that it must process next."""
+    known: int = 0
+    """Tokens of the stream that its last chunk consumed, drafts apart."""
+    hit: int = 0
+    external: int = 0
+    restored: bool = False
+    """Admitted, and nothing run since."""
+    prefilled: bool = False
+    tainted: bool = False
+
+    @property
+    def prefill_end(self) -> int:
+        return max(self.num_prompt, self.num_prompt + self.outputs - 1)
+
+
+@dataclass(slots=True)
+class Counts:
+    """What the auditor counts; defined in ``docs/scenario-files.md``."""
+
+    poisoned: int = 0
+    poisoned_roots: int = 0
+    wrong_restores: int = 0
+    wrong_reads: int = 0
+    tainted: dict[str, None] = field(default_factory=dict)
+    null_boundaries: int = 0
+    materialized_boundaries: int = 0
+    claims: int = 0
+    mid_block: int = 0
+    """Chunks that started inside a block and ran past its end."""
+
+
+class Auditor(Observer):
+    """Listens to an engine and checks the invariants."""
+
+    def __init__(self, state: str = "digest") -> None:
+        self.family: Family = FAMILIES[state]()
+        self.slots = Slots()
+        self.lineage = Lineage()
+        self.counts = Counts()
+        self.groups: tuple[Group, ...] = ()
+        self.recurrent: list[int] = []
+        self.hash_unit = 0
+        self.cap = 0
+        self.index = 0
+        self.time_us = 0
+        self.requests: dict[str, Seen] = {}
+        self.claims: dict[int, dict[bytes, Claimed]] = {}
+        self._due: dict[int, None] = {}
+        """Slots that were claimed, or written while claimed, in this step."""
+        self._pairs: set[tuple[bytes, int]] = set()
+        self._ever: set[tuple[int, Any]] = set()
+        """(group, state) of every claim ever made."""
+        self._live: dict[tuple[int, Any], dict[int, None]] = {}
+        self._prefilled: list[str] = []
+        self._starving: dict[str, int] = {}
+
+    def findings(self) -> tuple[Finding, ...]:
+        """What was found, in order."""
+        return self.lineage.findings()
+
+    # What the engine says.
+
+    def run(
+        self, schema: str, engine: str, groups: tuple[Group, ...], num_speculative_tokens: int, options: dict[str, Any]
+    ) -> None:
+        self.groups = groups
+        self.recurrent = [i for i, g in enumerate(groups) if g.recurrent]
+        self.hash_unit = options["hash_unit"]
+        threshold = options["long_prefill_token_threshold"]
+        self.cap = options["max_num_batched_tokens"]
+        if threshold > 0:
+            self.cap = min(self.cap, threshold)
+        self.lookups = options["enable_prefix_caching"]
+        self.num_drafts = num_speculative_tokens
+
+    def arrive(
+        self,
+        request: str,
+        index: int,
+        time_us: int,
+        segments: Segments,
+        tokens: tuple[int, ...] | None,
+        max_tokens: int,
+    ) -> None:
+        if tokens is not None:
+            stream = Tokens.explicit(tokens)
+        else:
+            stream = Tokens.generate(segments, index, max_tokens + self.num_drafts + 1)
+        self.requests[request] = Seen(stream, stream.num_prompt)
+        self._starving[request] = self.index
+
+    def step(self, index: int, time_us: int, budget: int) -> None:
+        self.index = index
+        self.time_us = time_us
+
+    def admit(self, request: str, hit: int, external: int, resumed: bool) -> None:
+        seen = self.requests[request]
+        seen.hit, seen.external, seen.restored = hit, external, True
+        seen.next = hit + external
+        self._starving.pop(request, None)
+
+    def restore(self, request: str, group: int, slot: int, column: int, offset: int, group_hits: Sequence[int]) -> None:
+        self.requests[request].next = offset
+        self.lineage.read(slot, request)
+
+    def load(self, request: str, group: int, key: str, slot: int, offset: int) -> None:
+        state = self.family.state_at(self.requests[request].tokens, offset)
+        self._put(slot, Content(state, offset, Write(self.index, request, 0, offset, "load")))
+
+    def claim(self, group: int, slot: int, request: str, column: int, offset: int, hash: bytes) -> None:
+        truth = self.family.state_at(self.requests[request].tokens, offset)
+        self.claims.setdefault(slot, {})[hash] = Claimed(request, column, offset, truth, self.index)
+        self._due[slot] = None
+        self._ever.add((group, truth))
+        self._live.setdefault((group, truth), {})[slot] = None
+        self.counts.claims += 1
+
+    def unclaim(self, group: int, slot: int, hash: bytes, why: str) -> None:
+        claims = self.claims[slot]
+        truth = claims.pop(hash).truth
+        if all(c.truth != truth for c in claims.values()):
+            self._live[group, truth].pop(slot, None)
+        if not claims:
+            del self.claims[slot]
+            self._due.pop(slot, None)
+            self.lineage.heal(slot)
+
+    def allocate(self, request: str, group: int, column: int, slots: Sequence[int]) -> None:
+        if not self.groups[group].recurrent:
+            self.slots.erase(slots)
+
+    def copy(self, request: str, group: int, kind: str, src: int, dst: int, conv_src: int, shift: int) -> None:
+        if not self.groups[group].recurrent:
+            self.slots.erase([dst])
+            return
+        source = self.slots.get(src)
+        absorbed = source.absorbed if source is not None else 0
+        self.slots.copy(src, dst, Write(self.index, request, absorbed, absorbed, kind))
+        if dst in self.claims:
+            self._due[dst] = None
+        if kind == "post":
+            self._check_boundary(request, group, dst)
+
+    def chunk(
+        self, request: str, start: int, end: int, drafts: int, stop: str, steps: int, accepted: Sequence[int]
+    ) -> None:
+        seen = self.requests[request]
+        self._check_start(request, seen, start)
+        if start < seen.prefill_end:
+            self._check_shape(request, seen, start, end, stop)
+        seen.known = max(end - drafts, start + 1) if drafts else end
+        seen.next = seen.known + (accepted[-1] if steps else 0)
+
+    def advance(
+        self,
+        request: str,
+        group: int,
+        start: int,
+        end: int,
+        drafts: Sequence[int],
+        read: int,
+        writes: Sequence[tuple[int, int]],
+        steps: int,
+    ) -> None:
+        seen, family = self.requests[request], self.family
+        content = self.slots.get(read) if read >= 0 else None
+        known = end - len(drafts)
+        ancestor: int | None = None
+        state: Any
+        if read < 0:
+            state, absorbed, right = family.zero(), 0, start == 0
+        elif content is None or content.state is None:
+            state, absorbed, right = None, UNKNOWN, False
+        else:
+            state, absorbed = content.state, content.absorbed
+            right = family.equal(state, family.state_at(seen.tokens, start))
+        if not right:
+            ancestor = self._check_read(request, seen, group, read, start, content, max(steps, 1))
+        seen.restored = False
+        write = Write(self.index - (1 if steps else 0), request, start, end, "chunk")
+        for offset, slot in writes:
+            if state is None:
+                made, count = None, UNKNOWN
+            else:
+                made = family.advance(state, seen.tokens, start, min(offset, known), drafts[: max(offset - known, 0)])
+                count = absorbed + offset - start
+            self._put(slot, Content(made, count, write, None, ancestor))
+
+    def accept(self, request: str, drafted: int, accepted: int) -> None:
+        self.requests[request].next += accepted
+
+    def output(self, request: str, count: int, tokens: tuple[int, ...] | None) -> None:
+        seen = self.requests[request]
+        if tokens is not None:
+            seen.tokens.extend(tokens)
+        seen.outputs += count
+        if not seen.prefilled:
+            seen.prefilled = True
+            self._prefilled.append(request)
+
+    def preempt(self, request: str) -> None:
+        seen = self.requests[request]
+        seen.next = 0
+        self._starving[request] = self.index
+
+    def finish(self, request: str) -> None:
+        if request not in self._prefilled:
+            del self.requests[request]
+
+    def abort(self, request: str) -> None:
+        self._starving.pop(request, None)
+        self.finish(request)
+
+    def commit(self, time_us: int) -> None:
+        for slot in sorted(self._due):
+            self._check_claims(slot)
+        self._due.clear()
+        for request in self._prefilled:
+            self._count_boundaries(self.requests[request])
+        self._prefilled.clear()
+
+    def end(self, steps: int, time_us: int, livelock: bool) -> None:
+        if livelock:
+            self._check_progress(steps, time_us)
+
+    # The invariants.
+
+    def _check_claims(self, slot: int) -> None:
+        """I1 content: at the end of each step a claimed slot holds exactly what its claims name."""
+        content = self.slots.get(slot)
+        for hash, claim in list(self.claims[slot].items()):
+            if content is not None and content.state is not None and self.family.equal(content.state, claim.truth):
+                continue
+            if (hash, slot) in self._pairs:
+                continue
+            self._pairs.add((hash, slot))
+            root = None if content is None else self._blame(content)
+            self.counts.poisoned += 1
+            self.counts.poisoned_roots += root is None
+            held, verdict, what = self._verdict(content, claim.request)
+            group = next(g for g in self.recurrent if (g, claim.truth) in self._live)
+            name = self.groups[group].name
+            finding = self.lineage.add(
+                Draft(
+                    "I1",
+                    "poison",
+                    self.index,
+                    self.time_us,
+                    claim.request,
+                    name,
+                    claim.column,
+                    slot,
+                    claim.offset,
+                    held,
+                    verdict,
+                    f"{name} column {claim.column} (slot {slot}, request {claim.request}) is hashed as "
+                    f"state@{claim.offset} but {what}",
+                    root,
+                    None if content is None else content.write,
+                    f"{claim.request} in step {claim.step}",
+                )
+            )
+            self.lineage.poison(slot, finding)
+            self.slots.blame(slot, finding)
+
+    def _blame(self, content: Content) -> int | None:
+        """The root of a wrong content: None if the content itself is one."""
+        if content.ancestor is not None and content.ancestor >= 0:
+            return content.ancestor
+        return self.lineage.root_of(content.finding)
+
+    def _verdict(self, content: Content | None, request: str) -> tuple[int | None, str, str]:
+        """What a slot really holds: the offset, the verdict, and both in words."""
+        if content is None:
+            return None, "never written", "was never written"
+        if content.state is None:
+            return None, "unknown", "holds a state made from a slot that was never written"
+        held = content.absorbed
+        if self.family.equal(content.state, self.family.zero()):
+            return 0, "zero", "holds a zero state"
+        seen = self.requests.get(request)
+        offset = None if seen is None else self.family.find(content.state, seen.tokens)
+        if offset is not None:
+            return offset, "wrong offset", f"holds state@{offset}"
+        if content.ancestor is not None:
+            return held, "tainted", f"holds {held} tokens counted from a wrong state"
+        for other in self.requests.values():
+            offset = self.family.find(content.state, other.tokens)
+            if offset is not None:
+                return offset, "foreign", f"holds another request's state@{offset}"
+        return held, "unknown", f"holds {held} tokens of no known prefix"
+
+    def _check_read(
+        self, request: str, seen: Seen, group: int, read: int, start: int, content: Content | None, times: int
+    ) -> int:
+        """I10 seed, I12 boundary copy: what a request reads is its state@start. Returns the root of what it read."""
+        first, seen.tainted = seen.restored, True
+        self.counts.tainted[request] = None
+        if first and (seen.hit or seen.external):
+            self.counts.wrong_restores += 1
+            times -= 1
+        self.counts.wrong_reads += times
+        blamed = None if content is None else self._blame(content)
+        if blamed is not None or (content is not None and content.ancestor is not None):
+            return -1 if blamed is None else blamed
+        held, verdict, what = self._verdict(content, request)
+        name, invariant = self.groups[group].name, "I10" if first else "I12"
+        column = (start - 1) // self.groups[group].block_size
+        finding = self.lineage.add(
+            Draft(
+                invariant,
+                "poison",
+                self.index,
+                self.time_us,
+                request,
+                name,
+                column,
+                read,
+                start,
+                held,
+                verdict,
+                f"{request} continues at {start} from {name} slot {read}, which {what}",
+                None,
+                None if content is None else content.write,
+            )
+        )
+        if read >= 0:
+            self.slots.blame(read, finding)
+        return finding
+
+    def _check_boundary(self, request: str, group: int, slot: int) -> None:
+        """I12: a boundary that verification passed is held by its own column."""
+        seen, content = self.requests[request], self.slots.get(slot)
+        block = self.groups[group].block_size
+        boundary = seen.next // block * block
+        if content is not None and (content.ancestor is not None or content.finding is not None):
+            return
+        if content is not None and content.state is not None:
+            if self.family.equal(content.state, self.family.state_at(seen.tokens, boundary)):
+                return
+        held, verdict, what = self._verdict(content, request)
+        name = self.groups[group].name
+        finding = self.lineage.add(
+            Draft(
+                "I12",
+                "poison",
+                self.index,
+                self.time_us,
+                request,
+                name,
+                boundary // block - 1,
+                slot,
+                boundary,
+                held,
+                verdict,
+                f"{request} passed {boundary}, but {name} slot {slot}, where that state is kept, {what}",
+                None,
+                None if content is None else content.write,
+            )
+        )
+        self.slots.blame(slot, finding)
+
+    def _check_start(self, request: str, seen: Seen, start: int) -> None:
+        """I6 resume point, I17 honesty: no token twice, none skipped, and as many skipped as were reported."""
+        told = seen.hit + seen.external
+        if seen.restored and start != told:
+            self._shape("I17", "honesty", request, told, start, f"{request} was told {told} hit tokens, skips {start}")
+        if start != seen.next:
+            word = "twice" if start < seen.next else "never"
+            span = f"[{min(start, seen.next)}, {max(start, seen.next)})"
+            message = f"{request} continues at {start} instead of {seen.next}: tokens {span} run {word}"
+            self._shape("I6", "poison", request, seen.next, start, message)
+
+    def _check_shape(self, request: str, seen: Seen, start: int, end: int, stop: str) -> None:
+        """I2 chunk shape: a mid-block start ends within its block; an end off the grid has a cause."""
+        for group in self.recurrent:
+            block, name = self.groups[group].block_size, self.groups[group].name
+            boundary = (start // block + 1) * block
+            if start % block and end > boundary:
+                self.counts.mid_block += 1
+                message = f"{request} [{start}, {end}) starts inside a block of {name} and runs past {boundary}"
+                self._shape("I2", "shape", request, boundary, end, message, name, start // block)
+            elif self.lookups and end < seen.prefill_end and end % block:
+                tail = seen.num_prompt // self.hash_unit * self.hash_unit
+                if end == tail or stop in CAUSES or block > self.cap:
+                    continue
+                message = f"{request} [{start}, {end}) ends off the grid of {name} ({block}) before {seen.prefill_end}"
+                self._shape("I2", "shape", request, None, end, message, name, end // block)
+
+    def _shape(
+        self,
+        invariant: str,
+        severity: str,
+        request: str,
+        claimed: int | None,
+        held: int | None,
+        message: str,
+        group: str = "",
+        column: int = -1,
+    ) -> None:
+        """A finding about a chunk, not about a slot."""
+        self.lineage.add(
+            Draft(invariant, severity, self.index, self.time_us, request, group, column, -1, claimed, held, "", message)
+        )
+
+    def _count_boundaries(self, seen: Seen) -> None:
+        """I4 reachability, as a measure: boundaries of a prefilled prompt that nobody ever claimed, and those live."""
+        for group in self.recurrent:
+            block = self.groups[group].block_size
+            for offset in range(block, seen.num_prompt + 1, block):
+                truth = self.family.state_at(seen.tokens, offset)
+                if (group, truth) not in self._ever:
+                    self.counts.null_boundaries += 1
+                else:
+                    self.counts.materialized_boundaries += self._holds(group, truth)
+
+    def _holds(self, group: int, truth: Any) -> bool:
+        """Whether a slot that is claimed as this state really holds it."""
+        for slot in self._live.get((group, truth), ()):
+            content = self.slots.get(slot)
+            if content is not None and content.state is not None and self.family.equal(content.state, truth):
+                return True
+        return False
+
+    def _check_progress(self, steps: int, time_us: int) -> None:
+        """I14 liveness: a request that could run gets a token, or is rejected with a reason."""
+        stuck = list(self.requests)
+        request = stuck[0]
+        others = f" and {len(stuck) - 1} more" if len(stuck) > 1 else ""
+        self.index, self.time_us = steps, time_us
+        message = f"{request}{others}: no token in 200 steps, and nothing left to arrive"
+        self._shape("I14", "liveness", request, None, None, message)
+
+    def _put(self, slot: int, content: Content) -> None:
+        self.slots.put(slot, content)
+        if slot in self.claims:
+            self._due[slot] = None

@@ -1,0 +1,63 @@
+"""Physical slot memory: what each block of the pool really holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sim.events import Write
+
+UNKNOWN = -1
+"""Absorbed count of a state that was advanced from a slot without content."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A recurrent state in a slot."""
+
+    state: Any
+    """The family's state; None when it was made from nothing."""
+    absorbed: int
+    """Tokens that it has absorbed, right or wrong; UNKNOWN when that cannot be said."""
+    write: Write
+    finding: int | None = None
+    """The finding that this very content is the subject of."""
+    ancestor: int | None = None
+    """The root finding of the wrong state that it was advanced from; -1 when that has no finding."""
+
+
+class Slots:
+    """Contents by slot. A slot that is not in here was never written, or overwritten by attention."""
+
+    __slots__ = ("_contents",)
+
+    def __init__(self) -> None:
+        self._contents: dict[int, Content] = {}
+
+    def get(self, slot: int) -> Content | None:
+        """What the slot holds."""
+        return self._contents.get(slot)
+
+    def put(self, slot: int, content: Content) -> None:
+        """Write a slot."""
+        self._contents[slot] = content
+
+    def copy(self, source: int, target: int, write: Write) -> None:
+        """Copy a whole slot; copying one without content leaves none."""
+        content = self._contents.get(source)
+        if content is None:
+            self._contents.pop(target, None)
+        else:
+            self._contents[target] = replace(content, write=write)
+
+    def blame(self, slot: int, finding: int) -> None:
+        """Mark what the slot holds as the subject of a finding."""
+        content = self._contents.get(slot)
+        if content is not None and content.finding is None:
+            self._contents[slot] = replace(content, finding=finding)
+
+    def erase(self, slots: Iterable[int]) -> None:
+        """Attention wrote over these."""
+        for slot in slots:
+            self._contents.pop(slot, None)

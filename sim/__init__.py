@@ -1,0 +1,1 @@
+"""The world that decides: scenarios, workloads, the reference engine and its cache, reports."""

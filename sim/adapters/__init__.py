@@ -1,0 +1,1 @@
+"""Engines that are not ours: events from elsewhere."""

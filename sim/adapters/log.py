@@ -1,0 +1,113 @@
+"""Event logs as JSON Lines: one event a line, ``{"event": NAME, ...its fields}``; a ``run`` event starts each run.
+
+``docs/events.md`` documents them with an example.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from types import UnionType
+from typing import Any, TextIO, Union, get_args, get_origin, get_type_hints
+
+from sim.errors import InputError
+from sim.events import EVENTS, SCHEMA, Group, Observer
+
+
+class Recorder(Observer):
+    """Writes each event that it hears as a line."""
+
+    def __init__(self, stream: TextIO) -> None:
+        for name, event in EVENTS.items():
+            setattr(self, name, _writer(stream, name, [f.name for f in fields(event)]))
+
+
+def _writer(stream: TextIO, name: str, keys: Sequence[str]) -> Any:
+    head = f'{{"event":"{name}",'
+    encode = json.JSONEncoder(separators=(",", ":"), default=_plain).encode
+
+    def write(*values: Any) -> None:
+        stream.write(head + encode(dict(zip(keys, values, strict=True)))[1:] + "\n")
+
+    return write
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, Group):
+        return asdict(value)
+    raise TypeError(f"an event holds a {type(value).__name__}")
+
+
+def read(path: Path) -> Iterator[Any]:
+    """The events of a log. Raises InputError that names the file, the line and what is wrong with it."""
+    try:
+        stream = path.open(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from error
+    with stream:
+        empty = True
+        try:
+            for number, line in enumerate(stream, 1):
+                if not line.strip():
+                    continue
+                event = _event(f"{path}:{number}", line)
+                if empty and type(event).__name__ != "Run":
+                    raise InputError(f"{path}:{number}: event: found {type(event).__name__.lower()}, allowed: run")
+                empty = False
+                yield event
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path}: not UTF-8 text ({error.reason})") from error
+        except OSError as error:
+            raise InputError(f"{path}: {error.strerror or error}") from error
+    if empty:
+        raise InputError(f"{path}: an empty log, allowed are lines such as the ones that --log writes")
+
+
+def _event(where: str, line: str) -> Any:
+    try:
+        data = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: not JSON: {error}") from None
+    if not isinstance(data, dict):
+        raise InputError(f"{where}: found {type(data).__name__}, allowed is an object")
+    name = data.pop("event", None)
+    event = EVENTS.get(name) if isinstance(name, str) else None
+    if event is None:
+        raise InputError(f"{where}: event: found {name!r}, allowed: {', '.join(EVENTS)}")
+    if name == "run" and data.get("schema") != SCHEMA:
+        raise InputError(f"{where}: schema: found {data.get('schema')!r}, allowed: {SCHEMA}")
+    known = {f.name for f in fields(event)}
+    for key in sorted(known ^ set(data)):
+        raise InputError(f"{where}: {name}.{key}: {'missing' if key in known else 'an unknown key'}")
+    hints = get_type_hints(event)
+    return event(**{key: _value(f"{where}: {name}.{key}", hints[key], value) for key, value in data.items()})
+
+
+def _value(where: str, hint: Any, value: Any) -> Any:
+    """A JSON value as the type of a field."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin in (UnionType, Union):
+        return None if value is None else _value(where, args[0], value)
+    if origin is tuple and isinstance(value, list):
+        if len(args) == 2 and args[1] is Ellipsis:
+            return tuple(_value(f"{where}[{i}]", args[0], item) for i, item in enumerate(value))
+        if len(args) == len(value):
+            return tuple(
+                _value(f"{where}[{i}]", arg, item) for i, (arg, item) in enumerate(zip(args, value, strict=True))
+            )
+    if hint is bytes and isinstance(value, str):
+        try:
+            return bytes.fromhex(value)
+        except ValueError:
+            raise InputError(f"{where}: found {value!r}, allowed is hexadecimal") from None
+    if hint is Group and isinstance(value, dict) and set(value) == {f.name for f in fields(Group)}:
+        return Group(**value)
+    if origin is dict and isinstance(value, dict):
+        return value
+    if hint in (str, int, bool) and type(value) is hint:
+        return value
+    raise InputError(f"{where}: found {value!r}, allowed is {getattr(hint, '__name__', hint)}")

@@ -1,0 +1,265 @@
+"""Block tables and what is done to them: one manager for a group of attention layers, one for recurrent ones.
+
+A recurrent table (align mode) has a state only in some of its columns: those where a chunk ended on a boundary
+(until they are retired), the running column, and K columns behind it for the states after each draft.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from sim.cache.lookup import Geometry
+from sim.cache.pool import NULL, BlockPool
+from sim.cache.retire import Retire
+
+OnClaim = Callable[[int, int, str, int, int, bytes], None]
+"""(group, block, request, column, offset, hash)"""
+
+
+@dataclass(slots=True)
+class Table:
+    """One request's blocks in one group."""
+
+    blocks: list[int] = field(default_factory=list)
+    cached: int = 0
+    """Leading columns that were offered to the cache."""
+    started: bool = False
+    """Recurrent: whether blocks were allocated (not only hit) since admission."""
+    last_state: int = -1
+    """Recurrent: the column of the state before the running one, until it is retired."""
+    partial: tuple[int, int] | None = None
+    """A shared block, with its column, that must be copied before the request writes on."""
+
+
+@dataclass(slots=True)
+class CopyOnWrite:
+    """A whole-page copy to make before anything else in this step."""
+
+    request: str
+    group: int
+    source: int
+    target: int
+
+
+class GroupCache:
+    """What both kinds share: the table's hashes, full blocks of which become claims."""
+
+    def __init__(self, group: int, block_size: int, pool: BlockPool, geo: Geometry, claim: OnClaim | None) -> None:
+        self.group = group
+        self.block_size = block_size
+        self.pool = pool
+        self.unit = geo.hash_unit
+        self.scale = block_size // geo.hash_unit
+        self.claim = claim
+        self.copies: list[CopyOnWrite] = []
+
+    def adopt(self, table: Table, hit: list[int], hit_tokens: int, total: int) -> None:
+        """Take over the blocks of a hit; a tail that ends inside a block is shared until it is copied."""
+        self.pool.touch(hit)
+        table.blocks.extend(hit)
+        table.cached = len(table.blocks)
+        if hit and hit_tokens % self.block_size:
+            column = hit_tokens // self.block_size
+            table.partial = (column, hit[-1])
+            table.cached = column
+
+    def redirect(self, request: str, table: Table, copy: int) -> None:
+        """Put a private copy in the place of a shared tail; both stay pinned until the copy has run."""
+        assert table.partial is not None
+        column, source = table.partial
+        table.blocks[column] = copy
+        self.pool.refs[copy] += 1
+        self.copies.append(CopyOnWrite(request, self.group, source, copy))
+        table.partial = None
+
+    def evictable(self, hit: list[int]) -> int:
+        """How many of a hit's blocks are in the free queue, and would leave it."""
+        refs = self.pool.refs
+        return sum(1 for b in hit if b != NULL and refs[b] == 0)
+
+    def publish(self, request: str, table: Table, hashes: list[bytes], tokens: int) -> list[bytes]:
+        """Advertise the full blocks of the first ``tokens`` tokens; returns the new primary hashes."""
+        full = tokens // self.block_size
+        published = []
+        for column in range(table.cached, full):
+            block = table.blocks[column]
+            if block == NULL:
+                continue
+            key = hashes[(column + 1) * self.scale - 1]
+            if self.pool.primary[block] is not None:
+                self.pool.remove(block, "rekey")
+            self._insert(request, block, column, (column + 1) * self.block_size, key)
+            published.append(key)
+        table.cached = max(table.cached, full)
+        return published
+
+    def publish_tail(self, request: str, table: Table, hashes: list[bytes], column: int, tokens: int) -> bytes | None:
+        """Advertise a block under a boundary inside it; the hash, or None for a column without a block."""
+        block = table.blocks[column] if column < len(table.blocks) else NULL
+        if block == NULL:
+            return None
+        key = hashes[tokens // self.unit - 1]
+        pool = self.pool
+        known = pool.primary[block] == key or pool.holds(self.group, key, block)
+        if not known and pool.primary[block] is not None and pool.primary_tokens[block] < tokens:
+            pool.remove(block, "rekey")
+        self._insert(request, block, column, tokens, key)
+        return key
+
+    def _insert(self, request: str, block: int, column: int, tokens: int, key: bytes) -> None:
+        if self.pool.insert(self.group, key, block, tokens) and self.claim is not None:
+            self.claim(self.group, block, request, column, tokens, key)
+
+
+class AttentionCache(GroupCache):
+    """Full attention: one block for every ``block_size`` tokens, all kept until the request ends."""
+
+    def needed(self, table: Table, hit: list[int], hit_tokens: int, tokens: int) -> int:
+        """Blocks to take for ``tokens`` tokens; those of a hit that leave the free queue count."""
+        new = max(-(-tokens // self.block_size) - len(hit) - len(table.blocks), 0)
+        return new + self.evictable(hit) + (1 if hit and hit_tokens % self.block_size else 0)
+
+    def load(self, table: Table, total: int) -> list[int]:
+        """Blocks for tokens that a connector computed."""
+        return self._extend(table, total)
+
+    def extend(self, request: str, table: Table, tokens: int) -> list[int]:
+        """Allocate up to ``tokens`` tokens; returns the new blocks."""
+        new: list[int] = []
+        if table.partial is not None:
+            new = self.pool.take(1)
+            self.redirect(request, table, new[0])
+        return new + self._extend(table, tokens)
+
+    def _extend(self, table: Table, tokens: int) -> list[int]:
+        missing = -(-tokens // self.block_size) - len(table.blocks)
+        if missing <= 0:
+            return []
+        new = self.pool.take(missing)
+        table.blocks.extend(new)
+        return new
+
+    def publish_prompt_tail(self, request: str, table: Table, hashes: list[bytes], prompt: int, tokens: int) -> None:
+        """Advertise the prompt's last hash boundary, once computed, if it lies inside a block."""
+        boundary = prompt // self.unit * self.unit
+        if 0 < boundary <= tokens and boundary % self.block_size:
+            self.publish_tail(request, table, hashes, boundary // self.block_size, boundary)
+
+
+class RecurrentCache(GroupCache):
+    """Recurrent layers in align mode."""
+
+    def __init__(
+        self,
+        group: int,
+        block_size: int,
+        pool: BlockPool,
+        geo: Geometry,
+        claim: OnClaim | None,
+        num_speculative_blocks: int,
+        retire: Retire,
+    ) -> None:
+        super().__init__(group, block_size, pool, geo, claim)
+        self.spare = num_speculative_blocks
+        self.retire_rule = retire
+        self.published_now: set[bytes] = set()
+        """Primary hashes registered in this step: a hit on one of them waits for the next."""
+
+    def needed(self, table: Table, hit: list[int], hit_tokens: int, tokens: int) -> int:
+        """As for attention; a started request reuses its speculative blocks and takes one at most."""
+        new = -(-tokens // self.block_size) + self.spare - len(hit) - len(table.blocks)
+        partial = 1 if table.partial is not None or (hit and hit_tokens % self.block_size) else 0
+        if partial:
+            new = max(new, 0) + 1
+        if new > 0:
+            new = 1 + partial + (0 if table.started else self.spare)
+        return new + self.evictable(hit)
+
+    def retire(self, table: Table, computed: int) -> list[int]:
+        """Free states that lie before the one that a request at ``computed`` tokens reads; returns them."""
+        freed: list[int] = []
+        blocks = table.blocks
+        if computed > 1:
+            columns = self.retire_rule(blocks, (computed - 1) // self.block_size)
+            if columns:
+                freed = self._drop(blocks, columns)
+        last = table.last_state
+        if 0 <= last < -(-computed // self.block_size) - 1 and blocks[last] != NULL:
+            freed = freed + self._drop(blocks, [last])
+        return freed
+
+    def _drop(self, blocks: list[int], columns: list[int]) -> list[int]:
+        freed = [blocks[c] for c in columns]
+        for column in columns:
+            blocks[column] = NULL
+        self.pool.free(freed)
+        return freed
+
+    def skip_to(self, table: Table, total: int) -> None:
+        """Null columns before the one that holds state@total (a request that starts from a connector's)."""
+        table.blocks.extend([NULL] * ((total - 1) // self.block_size - len(table.blocks)))
+        table.cached = max(table.cached, len(table.blocks))
+
+    def load(self, table: Table, total: int) -> list[int]:
+        """One block, for the state that a connector computed."""
+        new = self.pool.take(-(-total // self.block_size) - len(table.blocks))
+        table.blocks.extend(new)
+        return new
+
+    def extend(self, request: str, table: Table, tokens: int) -> list[int]:
+        """Allocate the running column of a chunk that ends at ``tokens``, and K columns behind it.
+
+        Returns what is appended to the worker's table: nulls, relocated speculative blocks, new blocks (for a
+        request that had none the whole table counts, see the worker).
+        """
+        blocks, spare = table.blocks, self.spare
+        required = -(-tokens // self.block_size) + spare
+        if required <= len(blocks) and table.partial is None:
+            return []
+        before = len(blocks)
+        if table.started:
+            table.last_state = before - 1 - spare
+        elif before:
+            table.last_state = before - 1
+        running = required - spare - 1
+        blocks.extend([NULL] * (running - before))
+        if table.started:
+            for column in range(before - spare, min(before, running)):
+                blocks.append(blocks[column])
+                blocks[column] = NULL
+        new = self.pool.take(max(required - len(blocks), 0) + (table.partial is not None))
+        if table.partial is not None:
+            copy, new = new[0], new[1:]
+            if table.started:
+                self._move(request, table, copy)
+            else:
+                self.redirect(request, table, copy)
+        blocks.extend(new)
+        table.started = True
+        return blocks[before:]
+
+    def _move(self, request: str, table: Table, copy: int) -> None:
+        """A started request stays on its block (the worker's table only grows), so the claims move to the copy."""
+        assert table.partial is not None
+        column, source = table.partial
+        pool = self.pool
+        for key, tokens in pool.remove(source, "move"):
+            self._insert(request, copy, column, tokens, key)
+        pool.refs[source] += 1
+        self.copies.append(CopyOnWrite(request, self.group, source, copy))
+        moved = pool.primary[copy]
+        if moved is not None:
+            self.published_now.add(moved)
+        table.partial = None
+
+    def publish_prompt_tail(self, request: str, table: Table, hashes: list[bytes], prompt: int, tokens: int) -> None:
+        """Advertise the state at the prompt's last hash boundary, if this chunk ends there, inside a block."""
+        if tokens % self.block_size == 0 or tokens != prompt // self.unit * self.unit:
+            return
+        column = tokens // self.block_size
+        key = self.publish_tail(request, table, hashes, column, tokens)
+        if key is not None:
+            table.partial = (column, table.blocks[column])
+            table.cached = column
+            self.published_now.add(key)

@@ -1,0 +1,23 @@
+"""When a request lets go of the states that it no longer needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sim.cache.pool import NULL
+
+Retire = Callable[[list[int], int], list[int]]
+"""From a block table and a column, the columns before it to free, in the order of freeing."""
+
+
+def stops_at_null_gap(table: list[int], before: int) -> list[int]:
+    """Backwards from ``before`` to the first null column (vLLM up to 0.29).
+
+    States below a gap stay until the request ends.
+    """
+    columns = []
+    for column in range(min(before, len(table)) - 1, -1, -1):
+        if table[column] == NULL:
+            break
+        columns.append(column)
+    return columns

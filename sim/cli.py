@@ -1,0 +1,435 @@
+"""The command line: parse, call, print. Machine output goes to stdout alone, progress and timings to stderr.
+
+Exit codes: 0 as expected, 1 an expectation or an invariant failed, 2 bad usage or input.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sim.errors import InputError, StateatError
+from sim.files import atomic, check_writable, write_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from sim.events import Observer
+    from sim.report.timeline import Timeline
+    from sim.result import Outcome, Result
+    from sim.scenario import Run, Scenario
+
+EXISTING = click.Path(path_type=Path)
+REFUSED = "# expect:"
+"""A scenario file whose first lines say so must be refused, with a message that holds what follows."""
+
+
+class _Group(click.Group):
+    """Prints our errors as one message, without a traceback, and knows near misses."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except StateatError as error:
+            click.echo(f"stateat: {error}", err=True)
+            ctx.exit(error.exit_code)
+        except BrokenPipeError:
+            # Whoever read our output has seen enough.
+            sys.stderr.close()
+            ctx.exit(1)
+        except KeyboardInterrupt:
+            click.echo("stateat: interrupted; nothing was written", err=True)
+            ctx.exit(130)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        from difflib import get_close_matches
+
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            close = get_close_matches(args[0], self.commands, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            ctx.fail(f"No such command {args[0]!r}.{hint}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="stateat", message="%(prog)s %(version)s")
+def main() -> None:
+    """Does every cached recurrent state sit at the offset that its hash claims?
+
+    Replays scenarios on a deterministic scheduler with a real block-hash prefix cache, and checks each hashed slot
+    against the true recurrent state.
+
+    \b
+    Example:
+      stateat replay scenarios/seeds/s02-anatomy.yaml
+    """
+
+
+def _rules(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """``--rule name=value`` as a table."""
+    table: dict[str, str] = {}
+    for text in values:
+        name, sign, value = text.partition("=")
+        if not sign or not name or not value:
+            raise click.BadParameter(f"found {text!r}, allowed is NAME=VALUE (for example split=prefill-end)")
+        table[name] = value
+    return table
+
+
+@dataclass(slots=True)
+class _Outputs:
+    """What a replay writes besides its table."""
+
+    log: Path | None
+    plot: Path | None
+    perfetto: Path | None
+    json: Path | None
+
+    def check(self) -> None:
+        """Refuse what cannot be written before anything runs."""
+        for name in ("log", "plot", "perfetto", "json"):
+            path = getattr(self, name)
+            if path is not None and not (name == "json" and str(path) == "-"):
+                check_writable(path, f"--{name}")
+        if self.plot is not None:
+            from sim.report.plots import SUFFIXES
+
+            if self.plot.suffix.lower() not in SUFFIXES:
+                raise InputError(f"--plot {self.plot}: found {self.plot.suffix!r}, allowed: {', '.join(SUFFIXES)}")
+
+
+@main.command()
+@click.argument("files", nargs=-1, required=True, type=EXISTING)
+@click.option("--variant", "variants", multiple=True, metavar="NAME", help="Only this variant (repeatable).")
+@click.option("--rule", "rules", multiple=True, callback=_rules, metavar="NAME=VALUE", help="Override a rule.")
+@click.option("--state", metavar="FAMILY", help="The oracle's state family (default: the file's; digest).")
+@click.option("--json", "json_path", type=EXISTING, metavar="FILE", help="The result as JSON; - for stdout.")
+@click.option("--log", type=EXISTING, metavar="FILE", help="Every event as JSON Lines, for stateat audit.")
+@click.option("--plot", type=EXISTING, metavar="FILE", help="A picture of the run (.png, .svg, .pdf).")
+@click.option("--perfetto", type=EXISTING, metavar="FILE", help="Chrome trace events, for ui.perfetto.dev.")
+@click.option("--check-determinism", is_flag=True, help="Run twice, the second time step by step, and compare.")
+@click.option("--no-fast-forward", is_flag=True, help="Simulate every decode step by itself.")
+@click.option("-v", "--verbose", is_flag=True, help="All findings, chunk ends and hits.")
+def replay(
+    files: Sequence[Path],
+    variants: Sequence[str],
+    rules: Mapping[str, str],
+    state: str | None,
+    json_path: Path | None,
+    log: Path | None,
+    plot: Path | None,
+    perfetto: Path | None,
+    check_determinism: bool,
+    no_fast_forward: bool,
+    verbose: bool,
+) -> None:
+    """Run scenarios, print what was found and how their variants compare.
+
+    Exits with 1 if an expectation of the file fails, or if it has none and a poison finding exists.
+
+    \b
+    Examples:
+      stateat replay scenarios/seeds/s02-anatomy.yaml --plot anatomy.png
+      stateat replay scenario.yaml --rule split=every-boundary --json -
+    """
+    from sim.scenario import load
+
+    outputs = _Outputs(log, plot, perfetto, json_path)
+    outputs.check()
+    if len(files) > 1 and (log or plot or perfetto):
+        raise InputError("--log, --plot and --perfetto take one scenario file")
+    scenarios = [load(file) for file in files]
+    results: list[Result] = []
+    console = _console(stderr=str(json_path) == "-")
+    for scenario in scenarios:
+        with ExitStack() as stack:
+            studio = _Studio(outputs, stack, not no_fast_forward)
+            result = studio.replay(scenario, variants, rules, state, check_determinism)
+            results.append(result)
+            studio.finish(result)
+        from sim.report.table import print_result
+
+        print_result(result, console, verbose)
+        _timings(result)
+    _write_json(json_path, results)
+    sys.exit(1 if any(_failed(result) for result in results) else 0)
+
+
+@dataclass(slots=True)
+class _Studio:
+    """Replays one scenario, with whoever listens beside the oracle."""
+
+    outputs: _Outputs
+    stack: ExitStack
+    fast_forward: bool
+    recorder: Observer | None = None
+    timelines: dict[tuple[str, str], Timeline] = field(default_factory=dict)
+    traces: dict[tuple[str, str], Any] = field(default_factory=dict)
+
+    def replay(
+        self,
+        scenario: Scenario,
+        variants: Sequence[str],
+        rules: Mapping[str, str],
+        state: str | None,
+        twice: bool,
+    ) -> Result:
+        from sim.replay import replay as run_all
+
+        if self.outputs.log is not None:
+            from sim.adapters.log import Recorder
+
+            partial = self.stack.enter_context(atomic(self.outputs.log, "--log"))
+            self.recorder = Recorder(self.stack.enter_context(partial.open("w", encoding="utf-8", newline="\n")))
+        check = _same_again if twice else None
+        return run_all(scenario, only=variants, overrides=rules, state=state, run_one=lambda run: self._one(run, check))
+
+    def _one(self, run: Run, check: Callable[[Run, Outcome], None] | None) -> Outcome:
+        from sim.engine.presets import table
+        from sim.replay import simulate
+        from sim.report.progress import Progress
+        from sim.report.table import head
+        from sim.scenario import warnings
+
+        name = run.variant + (f" / {run.case}" if run.case else "")
+        click.echo(f"{name} ({table(run.options.preset, run.options.rules)['split']}): {head(run.options)}", err=True)
+        for text in warnings(run):
+            click.echo(f"warning: {text}", err=True)
+        observers = list(self._observers(run))
+        with Progress(name, run.options.clock) as progress:
+            outcome = simulate(run, observers, progress.update, self.fast_forward)
+        if check is not None:
+            check(run, outcome)
+        return outcome
+
+    def _observers(self, run: Run) -> Iterator[Observer]:
+        if self.recorder is not None:
+            yield self.recorder
+        key = run.variant, run.case
+        if self.outputs.plot is not None:
+            from sim.report.timeline import Timeline
+
+            self.timelines[key] = Timeline()
+            yield self.timelines[key]
+        if self.outputs.perfetto is not None:
+            from sim.report.perfetto import Perfetto
+
+            self.traces[key] = Perfetto()
+            yield self.traces[key]
+
+    def finish(self, result: Result) -> None:
+        """Draw the pictures."""
+        if self.outputs.plot is not None:
+            from sim.report.plots import draw
+
+            panels = [(_name(key), timeline, _outcome(result, key)) for key, timeline in self.timelines.items()]
+            with atomic(self.outputs.plot, "--plot") as partial:
+                draw(partial, panels, result.title or result.scenario)
+        if self.outputs.perfetto is not None:
+            from sim.report.perfetto import write
+
+            with atomic(self.outputs.perfetto, "--perfetto") as partial:
+                write(partial, [(_name(k), trace, _outcome(result, k)) for k, trace in self.traces.items()])
+
+
+def _name(key: tuple[str, str]) -> str:
+    return f"{key[0]} / {key[1]}" if key[1] else key[0]
+
+
+def _outcome(result: Result, key: tuple[str, str]) -> Outcome:
+    outcome = result.variants[key[0]]
+    return outcome.cases[key[1]] if key[1] else outcome
+
+
+def _same_again(run: Run, outcome: Outcome) -> None:
+    """Run once more, step by step, and compare everything that was decided and found."""
+    from dataclasses import replace
+
+    from sim.replay import simulate
+
+    again = replace(simulate(run, fast_forward=False), wall_s=outcome.wall_s)
+    if again != outcome:
+        where = run.variant + (f", case {run.case}" if run.case else "")
+        raise StateatError(
+            f"{run.scenario}, variant {where}: not deterministic: digests {outcome.digest[:16]} and {again.digest[:16]}"
+        )
+    click.echo(f"{run.variant}: the same again, step by step (digest {outcome.digest[:16]})", err=True)
+
+
+def _console(stderr: bool = False) -> Console:
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False)
+
+
+def _timings(result: Result) -> None:
+    seconds = sum(outcome.wall_s for outcome in result.variants.values())
+    click.echo(f"{result.scenario}: {len(result.variants)} variants in {seconds:.1f} s", err=True)
+
+
+def _write_json(path: Path | None, results: Sequence[Result]) -> None:
+    if path is None:
+        return
+    from sim.report.json import dumps
+
+    text = dumps(results[0] if len(results) == 1 else results)
+    if str(path) == "-":
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    else:
+        write_text(path, text, "--json")
+
+
+def _failed(result: Result) -> bool:
+    """Whether an expectation fails, or nothing was expected and something is poisoned."""
+    if result.failures:
+        return True
+    poison = any(f.severity == "poison" for outcome in result.variants.values() for f in outcome.findings)
+    return poison and not result.expected
+
+
+@main.command()
+@click.argument("paths", nargs=-1, type=EXISTING)
+@click.option("--junit", type=EXISTING, metavar="FILE", help="JUnit XML, a test case for each variant.")
+@click.option("--json", "json_path", type=EXISTING, metavar="FILE", help="All results as JSON; - for stdout.")
+@click.option("--state", metavar="FAMILY", help="The oracle's state family (default: the files').")
+def check(paths: Sequence[Path], junit: Path | None, json_path: Path | None, state: str | None) -> None:
+    """Run every scenario's expectations; exit with 1 when one fails.
+
+    PATHS are files and folders (default: scenarios). A file that starts with a line `# expect: TEXT` must be refused
+    with a message that holds TEXT.
+
+    \b
+    Example:
+      stateat check scenarios/ --junit report.xml
+    """
+    from sim.replay import replay as run_all
+    from sim.report.junit import to_junit
+    from sim.report.table import print_expectations
+    from sim.scenario import load
+
+    for path, option in ((junit, "--junit"), (json_path, "--json")):
+        if path is not None and str(path) != "-":
+            check_writable(path, option)
+    console = _console(stderr=str(json_path) == "-")
+    results: list[Result] = []
+    seconds: dict[str, float] = {}
+    failed = 0
+    for file in _scenario_files(paths or (Path("scenarios"),)):
+        wanted = _refusal(file)
+        if wanted is not None:
+            failed += _check_refusal(file, wanted, console)
+            continue
+        started = time.perf_counter()
+        result = run_all(load(file), state=state)
+        seconds[str(file)] = time.perf_counter() - started
+        results.append(result)
+        failed += _failed(result)
+        print_expectations(result, seconds[str(file)], console)
+    if junit is not None:
+        write_text(junit, to_junit(results, seconds), "--junit")
+    _write_json(json_path, results)
+    sys.exit(1 if failed else 0)
+
+
+def _scenario_files(paths: Sequence[Path]) -> list[Path]:
+    files: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            found = sorted(p for p in path.rglob("*") if p.suffix in (".yaml", ".yml") and p.is_file())
+            if not found:
+                raise InputError(f"{path}: no scenario files (*.yaml) in this folder")
+            files += found
+        else:
+            files.append(path)
+    return files
+
+
+def _refusal(file: Path) -> str | None:
+    """What the message must hold with which this file is to be refused; None for one that is to run."""
+    try:
+        with file.open(encoding="utf-8") as stream:
+            first = stream.readline()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return first.removeprefix(REFUSED).strip() if first.startswith(REFUSED) else None
+
+
+def _check_refusal(file: Path, wanted: str, console: Console) -> int:
+    from sim.scenario import load
+    from sim.workload.generate import arrivals
+
+    try:
+        for run in load(file).expanded:
+            arrivals(run)
+        message = "it is accepted"
+    except InputError as error:
+        message = str(error)
+    ok = wanted in message
+    console.print(f"{'ok  ' if ok else 'FAIL'} {file}: refused", soft_wrap=True, markup=False)
+    if not ok:
+        console.print(f"     expected a message with: {wanted}\n     found: {message}", soft_wrap=True, markup=False)
+    return not ok
+
+
+@main.command()
+@click.argument("log", type=EXISTING)
+@click.option("--state", default="digest", show_default=True, metavar="FAMILY", help="The oracle's state family.")
+@click.option("--json", "json_path", type=EXISTING, metavar="FILE", help="The findings as JSON; - for stdout.")
+@click.option("-v", "--verbose", is_flag=True, help="All findings.")
+def audit(log: Path, state: str, json_path: Path | None, verbose: bool) -> None:
+    """Check the invariants over a recorded event log; exit with 1 if a poison finding exists.
+
+    \b
+    Example:
+      stateat replay scenario.yaml --log run.jsonl; stateat audit run.jsonl
+    """
+    from sim.replay import audit as audit_log
+    from sim.report.table import print_result
+
+    if json_path is not None and str(json_path) != "-":
+        check_writable(json_path, "--json")
+    result = audit_log(log, state)
+    print_result(result, _console(stderr=str(json_path) == "-"), verbose)
+    _write_json(json_path, [result])
+    sys.exit(1 if _failed(result) else 0)
+
+
+@main.command()
+def schema() -> None:
+    """Print the JSON Schema of scenario files (for editors).
+
+    \b
+    Example:
+      stateat schema > stateat.schema.json
+    """
+    from sim.scenario import json_schema
+
+    click.echo(json.dumps(json_schema(), indent=2))
+
+
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def doctor(as_json: bool) -> None:
+    """Say what is installed, and what is missing and would add.
+
+    \b
+    Example:
+      stateat doctor
+    """
+    from sim.doctor import print_report, report
+
+    found = report()
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+    else:
+        print_report(_console())
+    sys.exit(0 if found["ok"] else 1)

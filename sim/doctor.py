@@ -1,0 +1,173 @@
+"""What is installed here, and what each part that is not would add (``stateat doctor``).
+
+Nothing that is looked for is imported into this process: versions come from the packages' metadata, and
+torch is asked for the GPU in a child process, so that a broken driver can neither crash nor hang the report.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+NEEDED = {
+    "simpy": "the clock: arrivals and engine steps",
+    "numpy": "token streams and states",
+    "click": "the command line",
+    "pydantic": "the scenario schema",
+    "PyYAML": "scenario files",
+    "rich": "tables in the terminal",
+    "matplotlib": "pictures (--plot)",
+}
+"""The distributions that stateat needs, and what each is for."""
+
+OPTIONAL = {
+    "torch": "floating-point state families, on CPU and GPU",
+    "triton": "their kernels as Triton code (Linux on x86_64)",
+}
+"""The distributions that the extra ``states`` brings, and what each adds."""
+
+GPU_PROBE = """
+import json, torch
+count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+print(json.dumps([torch.cuda.get_device_name(i) for i in range(count)]))
+"""
+GPU_TIMEOUT_S = 60.0
+"""A first import of torch with its CUDA libraries from a cold disk can take half of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One line of the report."""
+
+    name: str
+    ok: bool
+    needed: bool
+    """Whether stateat does not work without it."""
+    found: str
+    """The version, the place, or why it counts as missing."""
+    adds: str
+    """What it is for."""
+
+
+def report() -> dict[str, Any]:
+    """All that ``stateat doctor`` knows, ready for JSON; ``ok`` is false when something needed is missing."""
+    parts = tuple(_parts())
+    return {
+        "stateat": _version("stateat") or "not installed",
+        "ok": all(part.ok for part in parts if part.needed),
+        "parts": [asdict(part) for part in parts],
+    }
+
+
+def print_report(console: Console) -> None:
+    """The report as a table: what is there, what is missing, and what it is for or would add."""
+    from rich.table import Table
+    from rich.text import Text
+
+    told = report()
+    table = Table(title=f"stateat {told['stateat']}", title_justify="left", box=None, pad_edge=False)
+    for heading in ("part", "", "found", "for"):
+        table.add_column(heading, overflow="fold")
+    for part in told["parts"]:
+        style = "green" if part["ok"] else "red" if part["needed"] else "yellow"
+        table.add_row(
+            Text(part["name"]),
+            Text("ok" if part["ok"] else "missing", style=style),
+            Text(part["found"]),
+            Text(part["adds"] if part["ok"] or part["needed"] else f"would add: {part['adds']}"),
+        )
+    console.print(table)
+    if not told["ok"]:
+        console.print(Text("Something that stateat needs is missing: pip install stateat"))
+    elif not all(part["ok"] for part in told["parts"]):
+        console.print(Text("What is missing is optional."))
+
+
+def shared_folder() -> Path:
+    """Where recorded traces and schedules are looked for: ``STATEAT_SHARED``, or ``shared`` beside the repository."""
+    named = os.environ.get("STATEAT_SHARED")
+    return Path(named) if named else Path(__file__).resolve().parents[2] / "shared"
+
+
+def vllm_releases() -> list[str]:
+    """The vLLM releases that can run as engines, oldest first."""
+    folder = _vllm_folder()
+    if not folder.is_dir():
+        return []
+    names = (entry.name for entry in folder.iterdir() if entry.is_dir() and entry.name[:1].isdigit())
+    return sorted(names, key=lambda name: ([int(part) for part in name.split(".") if part.isdigit()], name))
+
+
+def _parts() -> Iterator[Part]:
+    yield Part("Python", sys.version_info >= (3, 11), True, platform.python_version(), "3.11 or later")
+    yield Part("platform", True, True, platform.platform(), "results do not depend on it")
+    yield Part("CPUs", True, True, str(_cpus()), "many runs at once")
+    for name, adds in NEEDED.items():
+        version = _version(name)
+        yield Part(name, version is not None, True, version or "not installed", adds)
+    for name, adds in OPTIONAL.items():
+        version = _version(name)
+        found = version or "not installed: pip install 'stateat[states]'"
+        yield Part(name, version is not None, False, found, adds)
+    ok, found = _gpu()
+    yield Part("GPU", ok, False, found, "the same kernels, at a model's real sizes")
+    releases = vllm_releases()
+    found = ", ".join(releases) or f"no release in {_vllm_folder()}"
+    yield Part("vLLM", bool(releases), False, found, "the real scheduler as an engine (--engine vllm)")
+    shared = shared_folder()
+    found = str(shared) if shared.is_dir() else f"no folder {shared}: name it in STATEAT_SHARED"
+    yield Part(
+        "shared folder", shared.is_dir(), False, found, "recorded traces and schedules (shared:NAME in a scenario)"
+    )
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _cpus() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _vllm_folder() -> Path:
+    return Path.home() / ".cache" / "stateat" / "vllm"
+
+
+def _gpu(timeout_s: float = GPU_TIMEOUT_S) -> tuple[bool, str]:
+    """Whether torch sees a GPU, and its name or why not."""
+    if _version("torch") is None:
+        return False, "not looked for: torch is not installed"
+    try:
+        child = subprocess.run(
+            [sys.executable, "-P", "-c", GPU_PROBE], capture_output=True, text=True, timeout=timeout_s, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return False, f"torch did not answer within {timeout_s:g} s"
+    if child.returncode != 0:
+        last = child.stderr.strip().splitlines()[-1:] or [f"exit status {child.returncode}"]
+        return False, f"torch could not be asked: {last[0]}"
+    said = (child.stdout.strip().splitlines() or [""])[-1]
+    try:
+        names: list[str] = json.loads(said)
+    except ValueError:
+        return (
+            False,
+            f"torch could not be asked: it said {said!r}" if said else "torch could not be asked: it said nothing",
+        )
+    return bool(names), ", ".join(names) or "torch sees none"

@@ -1,0 +1,97 @@
+"""Options (vLLM's names and numbers): what an engine is configured to do. How it does it is a rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import lcm
+
+from sim.events import Group
+
+LOOK_AHEAD_METHODS = ("mtp", "eagle", "eagle3")
+"""Drafters that look one token ahead, so that a hit gives something up (the drop)."""
+METHODS = (*LOOK_AHEAD_METHODS, "draft_model", "ngram")
+
+
+@dataclass(frozen=True, slots=True)
+class Speculative:
+    """Speculative decoding."""
+
+    method: str = "ngram"
+    num_speculative_tokens: int = 0
+    accepted_drafts: tuple[int, ...] = (0,)
+    """Entry m mod len: accepted drafts of a request's m-th proposal."""
+    acceptance_rate: float | None = None
+    """Instead of a cycle: each draft is right with this probability, drawn from the scenario's seed."""
+
+    @property
+    def eagle(self) -> bool:
+        return self.num_speculative_tokens > 0 and self.method in LOOK_AHEAD_METHODS
+
+    @property
+    def lookahead_tokens(self) -> int:
+        """Slots that attention reserves for the drafter, beyond the scheduled tokens."""
+        return 0 if self.method == "ngram" else self.num_speculative_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """How long a step lasts, in microseconds: ``base + per_prefill_token * p + per_decode_token * d``."""
+
+    base: int = 8000
+    per_prefill_token: float = 20.0
+    per_decode_token: float = 40.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """An engine's configuration; sizes in tokens unless they say blocks."""
+
+    groups: tuple[Group, ...]
+    preset: str = "vllm-0.27.0"
+    rules: dict[str, str] = field(default_factory=dict)
+    """Rule values that differ from the preset's."""
+    num_blocks: int = 10_000
+    """Blocks in the pool, the null block among them."""
+    max_num_batched_tokens: int = 8192
+    max_num_seqs: int = 128
+    max_model_len: int = 266_240
+    long_prefill_token_threshold: int = 0
+    enable_prefix_caching: bool = True
+    partial_hits: bool = True
+    """Whether hits finer than a block are on, where the hash unit allows them."""
+    prefix_match_unit: int | None = None
+    cache_config_block_size: int | None = None
+    watermark: float = 0.0
+    scheduler_reserve_full_isl: bool = True
+    speculative: Speculative = Speculative()
+    clock: str = "us"
+    costs: Costs = Costs()
+
+    @property
+    def attention(self) -> tuple[int, ...]:
+        """Indices of the attention groups."""
+        return tuple(i for i, g in enumerate(self.groups) if not g.recurrent)
+
+    @property
+    def recurrent(self) -> tuple[int, ...]:
+        """Indices of the recurrent groups."""
+        return tuple(i for i, g in enumerate(self.groups) if g.recurrent)
+
+    @property
+    def hash_unit(self) -> int:
+        """The granularity of hashes: the blocks' greatest common divisor, unless ``prefix_match_unit`` says."""
+        if self.prefix_match_unit is not None:
+            return self.prefix_match_unit
+        from math import gcd
+
+        return gcd(*(g.block_size for g in self.groups))
+
+    @property
+    def scheduler_block_size(self) -> int:
+        """The granularity of hits when they are not finer than a block."""
+        return lcm(*(g.block_size for g in self.groups))
+
+    @property
+    def fine_hits(self) -> bool:
+        """Whether hits end at a hash unit rather than at a scheduler block."""
+        return self.partial_hits and any(g.recurrent and g.block_size > self.hash_unit for g in self.groups)

@@ -1,0 +1,180 @@
+"""A request inside the engine, and what its drafter will get right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.cache.groups import Table
+from sim.engine.options import Options, Speculative
+from sim.events import Observer
+from sim.tokens import PLACEHOLDER, VOCABULARY, Tokens
+from sim.workload import Arrival
+from sim.workload.streams import stream
+
+
+class Acceptance:
+    """How many drafts of each proposal of one request are right: a cycle, or draws from a seeded generator."""
+
+    __slots__ = ("_draw", "_emitted")
+
+    def __init__(self, speculative: Speculative, cycle: Sequence[int] | None, seed: int, request: str) -> None:
+        rate = speculative.acceptance_rate if cycle is None else None
+        drafts = speculative.num_speculative_tokens
+        self._draw = (
+            _cycle(cycle or speculative.accepted_drafts, drafts)
+            if rate is None
+            else _drawn(rate, drafts, stream(seed, f"drafts of {request}"))
+        )
+        self._emitted: NDArray[np.int64] = np.zeros(1, np.int64)
+
+    def emitted(self, proposals: int) -> NDArray[np.int64]:
+        """Entry m: tokens emitted by verifying the first m proposals whole; at least ``proposals`` + 1 entries."""
+        have = self._emitted.size - 1
+        if have < proposals:
+            more = self._draw(have, max(proposals - have, have, 16))
+            self._emitted = np.concatenate([self._emitted, self._emitted[-1] + np.cumsum(more + 1)])
+        return self._emitted
+
+    def of(self, proposal: int) -> int:
+        """Drafts of the m-th proposal that are right."""
+        emitted = self.emitted(proposal + 1)
+        return emitted.item(proposal + 1) - emitted.item(proposal) - 1
+
+
+Draw = Callable[[int, int], NDArray[np.int64]]
+"""(first, count): right drafts of the proposals from ``first`` on, asked for in order."""
+
+
+def _cycle(counts: Sequence[int], num_drafts: int) -> Draw:
+    cycle = np.minimum(np.array(counts, np.int64), num_drafts)
+    return lambda first, count: cycle[(first + np.arange(count)) % cycle.size]
+
+
+def _drawn(rate: float, num_drafts: int, rng: np.random.Generator) -> Draw:
+    """Each draft is right with this probability; those after a wrong one do not count."""
+
+    def draw(first: int, count: int) -> NDArray[np.int64]:
+        right = np.cumprod(rng.random((count, num_drafts)) < rate, axis=1)
+        counts: NDArray[np.int64] = right.sum(axis=1, dtype=np.int64)
+        return counts
+
+    return draw
+
+
+class Request:
+    """A request: what it wants, how far it is, its block tables, and its worker's memory of it."""
+
+    __slots__ = (
+        "_hash_list",
+        "_observer",
+        "acceptance",
+        "accepted",
+        "computed",
+        "drafts",
+        "external",
+        "id",
+        "index",
+        "junction",
+        "last_step",
+        "max_outputs",
+        "num_prompt",
+        "order",
+        "outputs",
+        "pages",
+        "prefilling",
+        "proposals",
+        "quiet_since",
+        "running",
+        "started",
+        "tables",
+        "tokens",
+        "wakes",
+    )
+
+    def __init__(self, arrival: Arrival, options: Options, seed: int, observer: Observer) -> None:
+        self.id = arrival.id
+        self.index = arrival.index
+        self.num_prompt = arrival.num_prompt_tokens
+        self.max_outputs = max(min(arrival.max_tokens, options.max_model_len - self.num_prompt), 1)
+        num_drafts = options.speculative.num_speculative_tokens
+        self.tokens = Tokens.generate(arrival.segments, arrival.index, self.max_outputs + num_drafts + 1)
+        self.acceptance = Acceptance(options.speculative, arrival.accepted_drafts, seed, arrival.id)
+        self.external = arrival.external
+        self._observer = observer
+        self._hash_list: list[bytes] | None = None
+        groups = len(options.groups)
+        self.tables = [Table() for _ in range(groups)]
+        self.outputs = 0
+        self.computed = 0
+        self.drafts = 0
+        """Drafts of the outstanding proposal."""
+        self.proposals = 0
+        self.junction = 0
+        self.prefilling = True
+        self.started = False
+        """Whether it was ever admitted."""
+        self.order = -1
+        """Its place among the running; grows with each admission."""
+        self.last_step = -1
+        self.quiet_since = -1
+        """The first step that is fast-forwarded, or -1."""
+        self.wakes = -1
+        """The first step after those that are."""
+        self.pages: list[list[int]] = [[] for _ in range(groups)]
+        """The worker's tables: append-only, as the scheduler handed them."""
+        self.running = [-1] * groups
+        """The worker's running column of each group, -1: none."""
+        self.accepted = [1] * groups
+
+    @property
+    def num_tokens(self) -> int:
+        return self.num_prompt + self.outputs
+
+    @property
+    def prefill_end(self) -> int:
+        """Where the prefill, or its replay after a preemption, ends."""
+        return max(self.num_prompt, self.num_tokens - 1)
+
+    def hashes(self, unit: int) -> list[bytes]:
+        """Chained hashes of the prefixes, one a hash unit; those past ``num_tokens`` are not to be used yet."""
+        if self._hash_list is None:
+            self._hash_list = self.tokens.block_hashes(unit)
+        return self._hash_list
+
+    def draft_ids(self, position: int, right: int, count: int) -> list[int]:
+        """Token ids of ``count`` drafts for ``position`` and on: ``right`` that are right, then wrong ones."""
+        ids: list[int] = self.tokens.ids[position : position + count].tolist()
+        for j in range(right, count):
+            ids[j] = (ids[j] + 1) % VOCABULARY
+        return ids
+
+    def reset(self) -> None:
+        """Nothing computed, nothing held: after a preemption."""
+        self.computed = 0
+        self.drafts = 0
+        groups = len(self.pages)
+        self.pages = [[] for _ in range(groups)]
+        self.running = [-1] * groups
+        self.accepted = [1] * groups
+
+    def appended(self, group: int, column: int, blocks: list[int]) -> None:
+        """The scheduler hands the worker more of a recurrent group's table: columns from ``column`` on."""
+        pages = self.pages[group]
+        # A new table goes over whole, with what was hit or loaded.
+        pages += blocks if pages else self.tables[group].blocks
+        if any(blocks):
+            self._observer.allocate(self.id, group, column, blocks)
+
+    def released(self, group: int, blocks: list[int]) -> None:
+        """The scheduler took blocks of a recurrent group back."""
+        held = [b for b in blocks if b]
+        if held:
+            self._observer.release(self.id, group, held)
+
+
+def placeholders(count: int) -> list[int]:
+    """Draft ids that stand for nothing."""
+    return [PLACEHOLDER] * count

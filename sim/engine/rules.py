@@ -1,0 +1,153 @@
+"""The rules: how a release does what its options say. A preset is a table of their values.
+
+A value is named, or given as ``module:Class`` (a plug-in: the class is called without arguments, and its instance
+takes the place of a named value). Rules with a single value are places where later releases differ.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from typing import Any
+
+from sim.cache.lookup import Lookup, intersection
+from sim.cache.retire import Retire, stops_at_null_gap
+from sim.engine.options import Options
+from sim.engine.split import SPLITS, Split
+from sim.errors import InputError
+
+Grid = Callable[[Options], int]
+Seed = Callable[[int, int, int], int]
+
+
+def grid_cache_config(options: Options) -> int:
+    """``cache_config.block_size``: one number for all groups, whatever theirs is (all vLLM releases to 0.33)."""
+    if options.cache_config_block_size is not None:
+        return options.cache_config_block_size
+    return grid_recurrent_group(options)
+
+
+def grid_recurrent_group(options: Options) -> int:
+    """The recurrent group's own block (vLLM PR 54076)."""
+    return next((g.block_size for g in options.groups if g.recurrent), options.scheduler_block_size)
+
+
+def grid_min_over_groups(options: Options) -> int:
+    """The smallest block of any group: what the engine core makes of ``cache_config.block_size``."""
+    return min(g.block_size for g in options.groups)
+
+
+def seed_state_block(computed: int, state_block: int, scheduler_block: int) -> int:
+    """The column that holds state@computed, in the recurrent group's blocks."""
+    return (computed - 1) // state_block
+
+
+def draft_slots_per_seq(options: Options) -> int:
+    """Slots that a drafter adds to the batch are charged for every sequence that could run (up to 0.27)."""
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A rule with two answers."""
+
+    on: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules in force."""
+
+    split: Split
+    """How many of the offered tokens a prefill chunk takes."""
+    grid: Grid
+    """Which block size the split aligns to."""
+    seed: Seed
+    """Which column a restored request reads."""
+    lookup: Lookup
+    """What the groups agree on."""
+    drafter_guard: Flag
+    """What a look-ahead drafter gives up of a hit; on: one block, or one hash unit where hits are finer."""
+    retention: Flag
+    """Which states stay published; on: all of them (dense)."""
+    publish: Flag
+    """When a claim is visible: when scheduled; on: but a hit on a state of the same step is refused."""
+    retire: Retire
+    """When a request lets go of a state."""
+    padding: Flag
+    """What becomes of placeholders that the split clips; on: they are dropped."""
+    draft_slots: Callable[[Options], int]
+    """What a drafter takes off the budget."""
+    kernel: Flag
+    """Which states a chunk leaves; on: its end alone (align)."""
+    worker: Flag
+    """Whether a request that is skipped for a step keeps its accepted count; on: it does (v2)."""
+    admission: Flag
+    """What a request that does not fit does to those behind it; on: they wait."""
+
+
+RULES: dict[str, dict[str, object]] = {
+    "split": SPLITS,
+    "grid": {
+        "cache-config": grid_cache_config,
+        "recurrent-group": grid_recurrent_group,
+        "min-over-groups": grid_min_over_groups,
+    },
+    "seed": {"state-block": seed_state_block},
+    "lookup": {"intersection": intersection},
+    "drafter_guard": {"drop": Flag(True), "ignore": Flag(False)},
+    "retention": {"dense": Flag(True)},
+    "publish": {"at-schedule": Flag(True), "at-schedule-at-once": Flag(False)},
+    "retire": {"stops-at-null-gap": stops_at_null_gap},
+    "padding": {"kept": Flag(False), "dropped": Flag(True)},
+    "draft_slots": {"max-num-seqs": draft_slots_per_seq},
+    "kernel": {"align": Flag(True)},
+    "worker": {"v2": Flag(True), "v1": Flag(False)},
+    "admission": {"wait": Flag(True)},
+}
+
+assert tuple(RULES) == tuple(f.name for f in fields(Rules))
+
+
+def check(name: str, value: str) -> None:
+    """Raise ValueError, with the nearest names, unless this is a rule and one of its values (or a plug-in)."""
+    if name not in RULES:
+        raise ValueError(f"unknown rule {name!r}{_nearest(name, RULES)}")
+    if value not in RULES[name] and not _is_plugin(value):
+        raise ValueError(f"unknown value {value!r} of rule {name!r}{_nearest(value, RULES[name])}, or module:Class")
+
+
+def _nearest(word: str, known: Mapping[str, object]) -> str:
+    close = get_close_matches(word, known, n=3)
+    return f": did you mean {' or '.join(close)}?" if close else "; allowed: " + ", ".join(known)
+
+
+def _is_plugin(value: str) -> bool:
+    module, _, attribute = value.partition(":")
+    return all(part.isidentifier() for part in module.split(".")) and attribute.isidentifier()
+
+
+def resolve(values: Mapping[str, str]) -> Rules:
+    """The rules of a full table of values. Raises InputError for what is unknown or cannot be loaded."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        try:
+            check(name, value)
+        except ValueError as error:
+            raise InputError(str(error)) from None
+        found[name] = RULES[name][value] if value in RULES[name] else _load(name, value)
+    return Rules(**found)
+
+
+def _load(name: str, value: str) -> object:
+    module, _, attribute = value.partition(":")
+    try:
+        made = getattr(importlib.import_module(module), attribute)
+        made = made() if isinstance(made, type) else made
+    except Exception as error:
+        raise InputError(f"rule {name}={value}: cannot load it: {type(error).__name__}: {error}") from error
+    if callable(RULES[name][next(iter(RULES[name]))]) and not callable(made):
+        raise InputError(f"rule {name}={value}: found {type(made).__name__}, which cannot be called")
+    return made

@@ -1,0 +1,338 @@
+"""The scheduler: one step in the order of vLLM V1.
+
+Running requests in order, then, unless this step preempted, waiting ones in order while the budget and
+``max_num_seqs`` last. Requests that only decode, within blocks that they have, are *quiet*: nothing that anybody
+could see changes until a known step, so until then they only take their tokens off each step's budget
+(:mod:`sim.engine.quiet`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from dataclasses import dataclass, field
+
+from sim.cache.lookup import Hit
+from sim.cache.manager import KVCache
+from sim.engine.options import Options
+from sim.engine.quiet import Quiet
+from sim.engine.request import Request, placeholders
+from sim.engine.rules import Rules
+from sim.engine.split import Chunk, Cut
+from sim.errors import PolicyError
+from sim.events import Observer
+from sim.worker import Row, Worker
+from sim.workload import Arrival
+
+
+@dataclass(slots=True)
+class Step:
+    """What a step came to."""
+
+    prefill_tokens: int = 0
+    decode_tokens: int = 0
+    finished: list[str] = field(default_factory=list)
+
+    @property
+    def tokens(self) -> int:
+        return self.prefill_tokens + self.decode_tokens
+
+
+class Scheduler:
+    """The reference engine's state between steps."""
+
+    def __init__(self, options: Options, rules: Rules, observer: Observer, seed: int, fast_forward: bool) -> None:
+        self.options = options
+        self.rules = rules
+        self.observer = observer
+        self.seed = seed
+        self.num_drafts = options.speculative.num_speculative_tokens
+        self.threshold = options.long_prefill_token_threshold
+        self.cap = options.max_num_batched_tokens - rules.draft_slots(options)
+        self.grid = rules.grid(options)
+        self.splits = options.enable_prefix_caching and bool(options.recurrent)
+        self.hash_unit = options.hash_unit if options.fine_hits and options.enable_prefix_caching else 0
+        self.cache = KVCache(options, rules, observer.claim, observer.unclaim)
+        self.worker = Worker(
+            options.groups, self.num_drafts, rules.seed, options.scheduler_block_size, rules.worker.on, observer
+        )
+        self.waiting: deque[Request] = deque()
+        self.running: list[Request] = []
+        self.active: list[Request] = []
+        """The running requests that are not quiet, in order."""
+        self.quiet = Quiet(self.cache, self.worker, observer, self.num_drafts, fast_forward)
+        self.admissions = 0
+
+    # Arrivals.
+
+    def add(self, arrival: Arrival, time: int) -> None:
+        """A request arrives."""
+        request = Request(arrival, self.options, self.seed, self.observer)
+        self.observer.arrive(request.id, request.index, time, arrival.segments, None, request.max_outputs)
+        self.waiting.append(request)
+
+    def abort(self, name: str, step: int) -> bool:
+        """Take a request away before a step; False if it is not here (any more)."""
+        request = next((r for r in (*self.running, *self.waiting) if r.id == name), None)
+        if request is None:
+            return False
+        if request in self.running:
+            self._wake(request, step)
+            self.running.remove(request)
+            self.active.remove(request)
+            self.cache.free(request)
+        else:
+            self.waiting.remove(request)
+        self.observer.abort(name)
+        return True
+
+    @property
+    def idle(self) -> bool:
+        return not self.running and not self.waiting
+
+    def jump(self, step: int) -> int:
+        """For how many steps from ``step`` on every request is quiet, so that all of them can be skipped at once."""
+        if self.active or (self.waiting and len(self.running) < self.options.max_num_seqs):
+            return 0
+        return self.quiet.until() - step
+
+    @property
+    def quiet_tokens(self) -> int:
+        """Tokens that quiet requests take off each step's budget."""
+        return self.quiet.tokens
+
+    # One step.
+
+    def step(self, index: int, time: int, budget: int) -> Step:
+        """Decide, run and commit one step; the caller says what it lasts (:meth:`Observer.commit`)."""
+        self.observer.step(index, time, budget)
+        self.cache.new_step()
+        for request in self.quiet.due(index):
+            self._wake(request, index)
+        if self.quiet.tokens > budget:
+            self._wake_after(-1, index)
+        rows: list[Row] = []
+        used, preempted = self._schedule_running(index, budget, rows)
+        if not preempted:
+            decodes = bool(rows or self.quiet.tokens) and not any(row.request.prefilling for row in rows)
+            self._schedule_waiting(budget - used - self.quiet.tokens, rows, decodes)
+        result = Step(decode_tokens=self.quiet.tokens)
+        self.worker.before(index, rows, self.cache.take_copies(), self.cache.given)
+        self._update(index, rows, result)
+        return result
+
+    def _schedule_running(self, index: int, budget: int, rows: list[Row]) -> tuple[int, bool]:
+        """Tokens used, and whether somebody was preempted."""
+        used, position, preempted = 0, 0, False
+        while position < len(self.active):
+            request = self.active[position]
+            left = budget - used - self.quiet.tokens_before(request.order)
+            if left <= 0:
+                break
+            count, why = self._running_tokens(request, left)
+            position += 1
+            if count <= 0:
+                self.observer.defer(request.id, left, why)
+                continue
+            if left - count < self.quiet.tokens_after(request.order):
+                self._wake_after(request.order, index)
+            while not self.cache.grow(request, count):
+                preempted = True
+                victim = self.running[-1]
+                self._preempt(victim, index)
+                if victim is request:
+                    return used, True
+            self._launch(request, request.computed, count, rows, why)
+            used += count
+        return used, preempted
+
+    def _running_tokens(self, request: Request, left: int) -> tuple[int, str]:
+        """How many tokens a running request takes of those left, and the rule that ended its chunk."""
+        wanted = request.num_tokens + request.drafts - request.computed
+        count, stop = wanted, ""
+        if 0 < self.threshold < count:
+            count, stop = self.threshold, "threshold"
+        if left < count:
+            count, stop = left, "budget"
+        room = self.options.max_model_len - request.computed - 1
+        if room < count:
+            count, stop = room, "max-model-len"
+        return self._split(request, request.computed, count, stop)
+
+    def _split(self, request: Request, start: int, count: int, stop: str) -> tuple[int, str]:
+        """Let the split rule cut a prefill chunk."""
+        end = request.prefill_end
+        if start >= end:
+            return count, "decode"
+        if self.splits and count > 0:
+            cap = min(self.cap, self.threshold) if self.threshold > 0 else self.cap
+            chunk = Chunk(
+                start,
+                count,
+                end,
+                request.num_prompt,
+                request.num_tokens,
+                self.grid,
+                self.hash_unit,
+                cap,
+                self.options.speculative.eagle and self.rules.drafter_guard.on,
+                0,
+                request.junction,
+            )
+            cut = self._ask(request, chunk)
+            stop = cut.stop or stop
+            count = cut.tokens
+        return count, stop or "prompt-end"
+
+    def _ask(self, request: Request, chunk: Chunk) -> Cut:
+        try:
+            answer = self.rules.split(chunk)
+        except Exception as error:
+            raise PolicyError(
+                f"the split raised {type(error).__name__}: {error} (request {request.id}, {chunk})"
+            ) from error
+        cut = answer if isinstance(answer, Cut) else Cut(answer, "split")
+        tokens = cut.tokens
+        if isinstance(tokens, bool) or not isinstance(tokens, int) or not 0 <= tokens <= chunk.offered:
+            raise PolicyError(
+                f"the split gave {tokens!r} tokens to request {request.id}, which was offered {chunk.offered}"
+                f" at {chunk.start}: allowed are the integers 0 to {chunk.offered}"
+            )
+        return Cut(tokens, "" if tokens == chunk.offered and cut.stop == "split" else cut.stop)
+
+    def _launch(self, request: Request, start: int, count: int, rows: list[Row], stop: str) -> None:
+        """Put a running request's chunk into the batch, with the drafts that fit."""
+        drafted = 0
+        drafts: list[int] = []
+        if request.drafts:
+            drafted = max(start + count - request.num_tokens, 0)
+            if drafted:
+                right = request.acceptance.of(request.proposals - 1)
+                drafts = request.draft_ids(request.num_tokens, right, drafted)
+            request.drafts = 0
+        self.observer.chunk(request.id, start, start + count, drafted, stop, 0, ())
+        rows.append(Row(request, start, start + count, drafts, drafted))
+
+    def _schedule_waiting(self, left: int, rows: list[Row], only_decodes: bool) -> None:
+        """Admit waiting requests; ``only_decodes``: running ones were scheduled, and none of them is a prefill."""
+        while self.waiting and left > 0 and len(self.running) < self.options.max_num_seqs:
+            request = self.waiting[0]
+            hit = self.cache.lookup(request)
+            request.junction = hit.junction
+            external = max(min(request.external, request.num_tokens - 1) - hit.tokens, 0)
+            start = hit.tokens + external
+            count, stop = request.num_tokens - start, ""
+            drafted = 0
+            if self.num_drafts and count == 1 and only_decodes:
+                # Placeholders make it as wide as the rows beside it, so that a full CUDA graph fits.
+                drafted = self.num_drafts
+                count += drafted
+                if count > left or start + count > self.options.max_model_len:
+                    return
+            if 0 < self.threshold < count:
+                count, stop = self.threshold, "threshold"
+            if left < count:
+                count, stop = left, "budget"
+            offered = count
+            count, stop = self._split(request, start, count, stop)
+            if count <= 0:
+                self.observer.defer(request.id, offered, stop)
+                return
+            reason = self.cache.admit(
+                request, count, hit, external, self.options.scheduler_reserve_full_isl, bool(self.running)
+            )
+            if reason:
+                self.observer.refuse(request.id, reason)
+                return
+            if count <= drafted and self.rules.padding.on:
+                drafted = 0
+            self.waiting.popleft()
+            self._admit(request, hit, external)
+            left -= count
+            self.observer.chunk(request.id, start, start + count, drafted, stop, 0, ())
+            rows.append(Row(request, start, start + count, placeholders(min(drafted, count - 1)), drafted))
+
+    def _admit(self, request: Request, hit: Hit, external: int) -> None:
+        """From waiting to running."""
+        self.observer.admit(request.id, hit.tokens, external, request.started)
+        start = hit.tokens + external
+        for group in self.options.recurrent:
+            column = (start - 1) // self.options.groups[group].block_size
+            if external:
+                self.observer.load(request.id, group, request.id, request.pages[group][column], start)
+            elif hit.tokens:
+                slot = hit.blocks[group][-1]
+                self.observer.restore(request.id, group, slot, column, start, hit.group_hits)
+        request.started = True
+        request.computed = start
+        request.order = self.admissions
+        self.admissions += 1
+        self.running.append(request)
+        self.active.append(request)
+
+    def _preempt(self, request: Request, index: int) -> None:
+        """Back to the head of the queue."""
+        self._wake(request, index)
+        self.running.pop()
+        self.active.pop()
+        self.cache.free(request)
+        request.reset()
+        self.waiting.appendleft(request)
+        self.observer.preempt(request.id)
+
+    # After the forward pass.
+
+    def _update(self, index: int, rows: list[Row], result: Step) -> None:
+        for row in rows:
+            request = row.request
+            if row.start < request.prefill_end:
+                result.prefill_tokens += row.end - row.start
+            else:
+                result.decode_tokens += row.end - row.start
+            self._sample(row)
+        self.worker.after(rows)
+        for row in rows:
+            request = row.request
+            if request.outputs >= request.max_outputs:
+                self.running.remove(request)
+                self.active.remove(request)
+                self.cache.free(request)
+                self.observer.finish(request.id)
+                result.finished.append(request.id)
+            elif not request.prefilling and self.quiet.enter(request, index + 1):
+                self.active.remove(request)
+
+    def _sample(self, row: Row) -> None:
+        """Advance a request, verify its drafts, and let it propose again."""
+        request = row.request
+        request.computed = row.end
+        request.prefilling = request.computed < request.num_tokens
+        if request.prefilling:
+            return
+        accepted = 0
+        if row.drafted:
+            if row.drafts and row.drafts[0] >= 0:
+                accepted = min(request.acceptance.of(request.proposals - 1), row.drafted)
+            request.computed -= row.drafted - accepted
+            self.observer.accept(request.id, row.drafted, accepted)
+        row.emitted = accepted + 1
+        count = min(accepted + 1, request.max_outputs - request.outputs)
+        request.outputs += count
+        self.observer.output(request.id, count, None)
+        if self.num_drafts and request.outputs < request.max_outputs:
+            request.drafts = self.num_drafts
+            request.proposals += 1
+
+    # Quiet requests.
+
+    def _wake(self, request: Request, index: int) -> None:
+        """Bring a quiet request up to date, so that it can take part in step ``index``."""
+        if request.quiet_since < 0:
+            return
+        self.quiet.leave(request, index)
+        orders = [r.order for r in self.active]
+        self.active.insert(bisect_left(orders, request.order), request)
+
+    def _wake_after(self, order: int, index: int) -> None:
+        for request in self.quiet.later_than(order):
+            self._wake(request, index)

@@ -1,0 +1,139 @@
+"""The split: how many of the tokens that a request was offered its next prefill chunk takes.
+
+In align mode a recurrent state exists only where a chunk ends, so chunk ends are steered onto positions that
+can be cached. The releases' split functions are one function with five small rules (DESIGN 5): until where
+chunk ends keep to the grid, when a mid-block start stops at its block's end, where the last reusable end lies,
+what a checkpoint chunk is exempt from, and where a shared-prefix junction stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What a split is asked: positions and sizes in tokens."""
+
+    start: int
+    offered: int
+    """Tokens that the budget, the threshold and the request's length leave."""
+    prefill_end: int
+    """max(num_prompt, num_tokens - 1): where the prefill, or its replay after a preemption, ends."""
+    num_prompt: int
+    num_tokens: int
+    block: int
+    """The grid: the block size that the split aligns to."""
+    hash_unit: int
+    """The granularity of hits, 0 when hits are not finer than a block."""
+    cap: int
+    """The most that a prefill chunk may ever take (configured budget and threshold, not what is left of them)."""
+    drop: bool
+    """Whether a look-ahead drafter gives up a block of each hit."""
+    lookahead: int
+    junction: int
+    """Where this prefix leaves a longer one that attention has cached; 0: none known."""
+
+
+class Cut(NamedTuple):
+    """The split's answer: tokens, and the rule that ended the chunk."""
+
+    tokens: int
+    stop: str
+
+
+Split = Callable[[Chunk], "Cut | int"]
+
+
+def last_cache_position(chunk: Chunk) -> int:
+    """num_tokens rounded down to a block, less one block when a drafter drops one (vLLM up to 0.29)."""
+    last = chunk.num_tokens - chunk.num_tokens % chunk.block
+    return max(last - chunk.block, 0) if chunk.drop else last
+
+
+def partial_tail(chunk: Chunk) -> int:
+    """The prompt's last hash boundary, where an entry finer than a block can be registered; 0: none."""
+    return chunk.num_prompt // chunk.hash_unit * chunk.hash_unit if chunk.hash_unit else 0
+
+
+def align_below_cacheable(chunk: Chunk, end: int) -> int:
+    """Chunk ends keep to the grid only below the last cacheable position (vLLM 0.26: the old gate)."""
+    return end // chunk.block * chunk.block if end < last_cache_position(chunk) else end
+
+
+def align_below_prefill_end(chunk: Chunk, end: int) -> int:
+    """Every chunk but the prefill's last ends on the grid, unless the block is wider than any chunk may be
+    and no boundary is in reach (vLLM PR 51113)."""
+    if end >= chunk.prefill_end:
+        return end
+    aligned = end // chunk.block * chunk.block
+    return aligned if aligned > chunk.start or chunk.block <= chunk.cap else end
+
+
+def never_align(chunk: Chunk, end: int) -> int:
+    """No grid at all."""
+    return end
+
+
+def realign_if_cacheable(chunk: Chunk) -> bool:
+    """A mid-block start stops at its block's end if that boundary can be cached (vLLM 0.26)."""
+    return (chunk.start // chunk.block + 1) * chunk.block <= last_cache_position(chunk)
+
+
+def realign_always(chunk: Chunk) -> bool:
+    """A mid-block start always stops at its block's end (vLLM PR 51113)."""
+    return True
+
+
+def realign_below_cacheable(chunk: Chunk) -> bool:
+    """Only a start below the last cacheable position is re-aligned (vLLM PR 45477, not merged)."""
+    return chunk.start < last_cache_position(chunk)
+
+
+def realign_never(chunk: Chunk) -> bool:
+    """A mid-block start runs on."""
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class AlignedSplit:
+    """The split of vLLM's align mode as rules. Called only for chunks that start before ``prefill_end``."""
+
+    align: Callable[[Chunk, int], int]
+    realign: Callable[[Chunk], bool]
+    every_boundary: bool = False
+    """Stop at the next boundary from an aligned start too (vLLM PR 54076)."""
+
+    def __call__(self, chunk: Chunk) -> Cut:
+        start, offered_end = chunk.start, chunk.start + chunk.offered
+        end = self.align(chunk, offered_end)
+        stop = "block-boundary" if end != offered_end else ""
+        for position, name in self._stops(chunk, end):
+            if start < position < end:
+                end, stop = position, name
+        return Cut(max(end - start, 0), stop)
+
+    def _stops(self, chunk: Chunk, end: int) -> tuple[tuple[int, str], ...]:
+        """Positions where a chunk must not run past, in the order in which ties are named."""
+        start, block = chunk.start, chunk.block
+        boundary = (start // block + 1) * block
+        last, tail, junction = last_cache_position(chunk), partial_tail(chunk), chunk.junction
+        mid_block = boundary if start % block and self.realign(chunk) else 0
+        return (
+            (mid_block, "mid-block"),
+            (boundary if self.every_boundary else 0, "every-boundary"),
+            (last, "last-cache-position"),
+            (tail if last < tail < chunk.num_prompt else 0, "partial-tail"),
+            (start + (junction - start) // block * block if start < junction < end else 0, "junction"),
+        )
+
+
+SPLITS: dict[str, object] = {
+    "last-cache-position": AlignedSplit(align_below_cacheable, realign_if_cacheable),
+    "prefill-end": AlignedSplit(align_below_prefill_end, realign_always),
+    "realign-below-last-cache-position": AlignedSplit(align_below_prefill_end, realign_below_cacheable),
+    "every-boundary": AlignedSplit(align_below_prefill_end, realign_always, every_boundary=True),
+    "unguarded": AlignedSplit(never_align, realign_never),
+}

@@ -1,0 +1,21 @@
+"""What stateat says when it cannot go on: one message, one exit code, no traceback."""
+
+from __future__ import annotations
+
+
+class StateatError(Exception):
+    """The base of all errors that a user can cause; the command line prints its text and exits with its code."""
+
+    exit_code = 1
+
+
+class InputError(StateatError):
+    """Bad usage or input: the message names the file, line, key, what was found and what is allowed."""
+
+    exit_code = 2
+
+
+class PolicyError(StateatError):
+    """A user's rule broke its contract (more tokens than offered, fewer than none) or raised."""
+
+    exit_code = 2

@@ -1,0 +1,392 @@
+"""The language in which an engine tells an oracle what it decided, and what an oracle finds.
+
+An engine calls the methods of an :class:`Observer`; nothing is built when nobody listens. For the log each
+event is also a frozen dataclass of the same name (:data:`EVENTS`), and :func:`replay` speaks one to an
+observer, so that a recorded log and a live run look the same to whoever listens. ``docs/events.md`` shows
+each with an example.
+
+Offsets and positions are counts of tokens, slots are block ids of the pool, columns are indices into a
+request's block table of a group, groups are indices into ``run.groups``. Times are integers: microseconds,
+or step numbers under ``clock: steps``.
+
+Order within a step: decisions with their claims; copies ``cow``, then ``pre``; what attention was given;
+advances; ``accept`` and ``output``; copies ``post``; ``finish``; ``commit``. A claim is due at the end of its
+step. ``steps`` is 0 for what happens in the current step; ``steps`` = n > 0 tells a run of decode steps that
+was fast-forwarded: the n steps before the current one, in which nobody claimed or read what it wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from sim.tokens import Segments
+
+SCHEMA = "stateat-log/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A KV cache group: layers that share block tables."""
+
+    name: str
+    kind: str
+    """``full-attention`` or ``recurrent``."""
+    block_size: int
+    """Tokens in a block."""
+    eagle: bool = False
+    """Whether a look-ahead drafter's drop applies to it."""
+    mamba_cache_mode: str = "align"
+
+    @property
+    def recurrent(self) -> bool:
+        return self.kind == "recurrent"
+
+
+class Observer:
+    """Listens to an engine. Every method does nothing until it is overridden."""
+
+    __slots__ = ()
+
+    def run(
+        self, schema: str, engine: str, groups: tuple[Group, ...], num_speculative_tokens: int, options: dict[str, Any]
+    ) -> None:
+        """First: the geometry, and the options in force."""
+
+    def arrive(
+        self,
+        request: str,
+        index: int,
+        time_us: int,
+        segments: Segments,
+        tokens: tuple[int, ...] | None,
+        max_tokens: int,
+    ) -> None:
+        """A request with its prompt, as segments or (a real deployment) as explicit token ids."""
+
+    def step(self, index: int, time_us: int, budget: int) -> None:
+        """An engine step starts; everything up to the next one belongs to it."""
+
+    def defer(self, request: str, offered: int, why: str) -> None:
+        """The split gave a request none of the tokens that it was offered."""
+
+    def refuse(self, request: str, reason: str) -> None:
+        """Not admitted: ``same_step``, ``blocks``, ``watermark`` or ``full_sequence``."""
+
+    def admit(self, request: str, hit: int, external: int, resumed: bool) -> None:
+        """From waiting to running, with ``hit`` tokens from the cache and ``external`` from a connector."""
+
+    def allocate(self, request: str, group: int, column: int, slots: Sequence[int]) -> None:
+        """Slots handed out, the first at ``column``; attention: all of a step at once, request '', column -1."""
+
+    def release(self, request: str, group: int, slots: Sequence[int]) -> None:
+        """A request lets go of slots."""
+
+    def restore(self, request: str, group: int, slot: int, column: int, offset: int, group_hits: Sequence[int]) -> None:
+        """A hit: the request starts at ``offset`` from the state in ``slot``."""
+
+    def load(self, request: str, group: int, key: str, slot: int, offset: int) -> None:
+        """A connector brought the request's state@offset into a slot."""
+
+    def claim(self, group: int, slot: int, request: str, column: int, offset: int, hash: bytes) -> None:
+        """The cache advertises: this slot holds state@offset of this request's prefix."""
+
+    def unclaim(self, group: int, slot: int, hash: bytes, why: str) -> None:
+        """It stops: ``evict``, ``rekey``, ``move``, ``transient`` or ``reset``."""
+
+    def chunk(
+        self, request: str, start: int, end: int, drafts: int, stop: str, steps: int, accepted: Sequence[int]
+    ) -> None:
+        """The decision: tokens [start, end) of a request, the last ``drafts`` of them drafts; ``stop``: the rule
+        that ended it. With ``steps`` a run of decode steps: [start of the first, end of the last), and the
+        accepted drafts of each."""
+
+    def copy(self, request: str, group: int, kind: str, src: int, dst: int, conv_src: int, shift: int) -> None:
+        """A state copied between slots: ``cow`` (whole page), ``pre`` or ``post``."""
+
+    def advance(
+        self,
+        request: str,
+        group: int,
+        start: int,
+        end: int,
+        drafts: Sequence[int],
+        read: int,
+        writes: Sequence[tuple[int, int]],
+        steps: int,
+    ) -> None:
+        """The kernel consumes [start, end) from slot ``read`` (-1: a zero state), the last tokens being ``drafts``,
+        and leaves state@offset in slot for each of ``writes``. Drafts reach from position ``end - len(drafts)``."""
+
+    def accept(self, request: str, drafted: int, accepted: int) -> None:
+        """Verification kept ``accepted`` of the drafts."""
+
+    def output(self, request: str, count: int, tokens: tuple[int, ...] | None) -> None:
+        """Sampled tokens; ids only where they do not follow from the request's index."""
+
+    def preempt(self, request: str) -> None:
+        """Back to the head of the waiting queue, with nothing computed."""
+
+    def finish(self, request: str) -> None:
+        """A request ended by itself."""
+
+    def abort(self, request: str) -> None:
+        """A request was taken away."""
+
+    def commit(self, time_us: int) -> None:
+        """The step is over: its states are written and its outputs are there, at this time."""
+
+    def end(self, steps: int, time_us: int, livelock: bool) -> None:
+        """Last: how long the run was, and whether it stopped because nothing moved."""
+
+
+class Fanout(Observer):
+    """Tells several observers, in order."""
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        for name in EVENTS:
+            methods = [getattr(o, name) for o in observers if getattr(type(o), name) is not getattr(Observer, name)]
+            setattr(self, name, methods[0] if len(methods) == 1 else _each(methods))
+
+
+def _each(methods: Sequence[Any]) -> Any:
+    if not methods:
+        return lambda *_: None
+
+    def tell(*args: Any) -> None:
+        for method in methods:
+            method(*args)
+
+    return tell
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    schema: str
+    engine: str
+    groups: tuple[Group, ...]
+    num_speculative_tokens: int
+    options: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrive:
+    request: str
+    index: int
+    time_us: int
+    segments: Segments
+    tokens: tuple[int, ...] | None
+    max_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    index: int
+    time_us: int
+    budget: int
+
+
+@dataclass(frozen=True, slots=True)
+class Defer:
+    request: str
+    offered: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    request: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    request: str
+    hit: int
+    external: int
+    resumed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Allocate:
+    request: str
+    group: int
+    column: int
+    slots: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    request: str
+    group: int
+    slots: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    request: str
+    group: int
+    slot: int
+    column: int
+    offset: int
+    group_hits: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    request: str
+    group: int
+    key: str
+    slot: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    group: int
+    slot: int
+    request: str
+    column: int
+    offset: int
+    hash: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Unclaim:
+    group: int
+    slot: int
+    hash: bytes
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    request: str
+    start: int
+    end: int
+    drafts: int
+    stop: str
+    steps: int
+    accepted: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    request: str
+    group: int
+    kind: str
+    src: int
+    dst: int
+    conv_src: int
+    shift: int
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    request: str
+    group: int
+    start: int
+    end: int
+    drafts: tuple[int, ...]
+    read: int
+    writes: tuple[tuple[int, int], ...]
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    request: str
+    drafted: int
+    accepted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    request: str
+    count: int
+    tokens: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Preempt:
+    request: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    request: str
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    request: str
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    time_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    steps: int
+    time_us: int
+    livelock: bool
+
+
+EVENTS: dict[str, type[Any]] = {
+    event.__name__.lower(): event
+    for event in (
+        Run, Arrive, Step, Defer, Refuse, Admit, Allocate, Release, Restore, Load, Claim, Unclaim, Chunk, Copy,
+        Advance, Accept, Output, Preempt, Finish, Abort, Commit, End,
+    )
+}  # fmt: skip
+
+
+def tell(event: Any, observer: Observer) -> None:
+    """Speak one logged event to an observer."""
+    method = getattr(observer, type(event).__name__.lower())
+    method(*(getattr(event, f.name) for f in fields(event)))
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """The write that left a content in a slot."""
+
+    step: int
+    request: str
+    start: int
+    end: int
+    kind: str
+    """``chunk``, ``cow``, ``pre``, ``post`` or ``load``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One contradiction between what was claimed and what is true."""
+
+    id: int
+    invariant: str
+    severity: str
+    """``poison``, ``shape``, ``loss``, ``liveness`` or ``honesty``."""
+    step: int
+    time_us: int
+    request: str
+    group: str
+    column: int
+    slot: int
+    claimed: int | None
+    held: int | None
+    """The offset that the slot really holds: tokens absorbed by its content; None where there is none."""
+    verdict: str
+    """``wrong offset``, ``zero``, ``never written``, ``foreign``, ``tainted`` or ``unknown``; '' where no slot is
+    concerned."""
+    root: int | None
+    """The finding that this one is downstream of; None for a root."""
+    readers: tuple[str, ...]
+    """Requests that restored from the slot while it was wrong."""
+    message: str
+    write: Write | None = None
+    claimed_by: str = ""
+    """Who claimed it, and in which step."""

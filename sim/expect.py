@@ -1,0 +1,113 @@
+"""Compares what a variant came to with what the scenario expects of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from sim.events import Finding
+from sim.result import Failure, Outcome
+
+PLAIN = ("livelock", "digest")
+"""Keys compared as they are; the others but those below are numbers."""
+STRUCTURED = ("ends", "hits", "findings", "vacuous", "cases")
+FINDING_KEYS = (
+    "invariant", "severity", "step", "request", "group", "column", "claimed", "held", "verdict", "root",
+)  # fmt: skip
+
+
+def compare(expect: Mapping[str, Any] | None, outcome: Outcome) -> list[Failure]:
+    """The expectations that do not hold, in the order of the file.
+
+    ``expect`` is a run's (:class:`sim.scenario.Run`): its keys hold for the outcome, which is the sum of its cases
+    where there are any, and ``cases`` for each of them.
+    """
+    expect = expect or {}
+    failures = [Failure(outcome.variant, "", *rest) for rest in _compare(expect, outcome)]
+    for name, part in (expect.get("cases") or {}).items():
+        case = outcome.cases.get(name)
+        if case is None:
+            failures.append(Failure(outcome.variant, name, "case", "an outcome", None))
+        else:
+            failures += [Failure(outcome.variant, name, *rest) for rest in _compare(part, case)]
+    return failures
+
+
+def _compare(expect: Mapping[str, Any], outcome: Outcome) -> Iterator[tuple[str, Any, Any]]:
+    """Key, expected and found of each failure."""
+    for key, wanted in expect.items():
+        if wanted is None:
+            continue
+        if key == "findings":
+            if not findings_match(wanted, outcome.findings):
+                yield key, wanted, [finding_facts(finding) for finding in outcome.findings]
+        elif key == "ends":
+            for request, ends in wanted.items():
+                got = outcome.ends.get(request)
+                if got is None or not _ends_match(ends, got):
+                    yield f"ends.{request}", ends, None if got is None else list(got)
+        elif key == "hits":
+            for request, number in wanted.items():
+                hit = outcome.hits.get(request)
+                if hit is None or not number_matches(number, hit):
+                    yield f"hits.{request}", number, hit
+        elif key in PLAIN:
+            if getattr(outcome, key) != wanted:
+                yield key, wanted, getattr(outcome, key)
+        elif key not in STRUCTURED and not number_matches(wanted, getattr(outcome, key)):
+            yield key, wanted, getattr(outcome, key)
+
+
+def number_matches(wanted: int | Mapping[str, int | None], number: int) -> bool:
+    """Whether a number is the one expected, or within {min, max}."""
+    if not isinstance(wanted, Mapping):
+        return number == wanted
+    low, high = wanted.get("min"), wanted.get("max")
+    return (low is None or low <= number) and (high is None or number <= high)
+
+
+def _ends_match(wanted: Sequence[int] | Mapping[str, Sequence[int]], ends: Sequence[int]) -> bool:
+    if isinstance(wanted, Mapping):
+        return set(wanted["contains"]) <= set(ends)
+    return list(wanted) == list(ends)
+
+
+def finding_facts(finding: Finding) -> dict[str, Any]:
+    """What an expectation can say of a finding: a ready entry for ``findings``."""
+    facts = {key: getattr(finding, key) for key in FINDING_KEYS}
+    facts["root"] = finding.root is None
+    return facts
+
+
+def findings_match(wanted: Sequence[Mapping[str, Any]] | Mapping[str, Any], findings: Sequence[Finding]) -> bool:
+    """Whether each entry has a finding of its own, and (for a list) no finding is left over.
+
+    A list speaks of poison, and of what its entries name: a fault has chunks of a wrong shape (I2) beside it, which
+    a list that does not mention I2 says nothing about. Order does not matter. An entry may fit several findings, so
+    this is a matching, not a walk.
+    """
+    entries: Sequence[Mapping[str, Any]] = wanted if not isinstance(wanted, Mapping) else wanted["contains"]
+    if not isinstance(wanted, Mapping):
+        named = {(key, entry[key]) for entry in entries for key in ("invariant", "severity") if entry.get(key)}
+        findings = [
+            f
+            for f in findings
+            if f.severity == "poison" or ("invariant", f.invariant) in named or ("severity", f.severity) in named
+        ]
+        if len(entries) != len(findings):
+            return False
+    facts = [finding_facts(finding) for finding in findings]
+    fits = [[j for j, fact in enumerate(facts) if entry.items() <= fact.items()] for entry in entries]
+    taken: dict[int, int] = {}
+    return all(_place(i, fits, taken, set()) for i in range(len(entries)))
+
+
+def _place(entry: int, fits: Sequence[Sequence[int]], taken: dict[int, int], tried: set[int]) -> bool:
+    """Gives an entry a finding, moving others to another one where that helps (an augmenting path)."""
+    for j in fits[entry]:
+        if j not in tried:
+            tried.add(j)
+            if j not in taken or _place(taken[j], fits, taken, tried):
+                taken[j] = entry
+                return True
+    return False

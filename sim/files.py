@@ -1,0 +1,46 @@
+"""Output files: refused before a long run when they cannot be written, and never left half-written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from sim.errors import InputError
+
+
+def check_writable(path: Path, what: str) -> None:
+    """Raise InputError, naming the option, when a file could not be written here."""
+    folder = path.parent
+    if path.is_dir():
+        raise InputError(f"{what} {path}: found a folder, allowed is a file")
+    if not folder.is_dir():
+        raise InputError(f"{what} {path}: there is no folder {folder}")
+    if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
+        raise InputError(f"{what} {path}: no permission to write")
+
+
+@contextmanager
+def atomic(path: Path, what: str) -> Iterator[Path]:
+    """A path beside ``path`` to write to; it takes its place when all went well, and is removed otherwise."""
+    check_writable(path, what)
+    partial = path.with_name(f".{path.stem}.partial{path.suffix}")
+    try:
+        yield partial
+        # A special file (/dev/null, a pipe) cannot be replaced, only written to.
+        if path.exists() and not path.is_file():
+            path.write_bytes(partial.read_bytes())
+        else:
+            partial.replace(path)
+    except OSError as error:
+        raise InputError(f"{what} {path}: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str, what: str) -> None:
+    """Write a whole file, or nothing."""
+    with atomic(path, what) as partial:
+        partial.write_text(text, encoding="utf-8")

@@ -1,0 +1,262 @@
+"""Runs a scenario: the engine decides, the oracle checks, and the outcome says what came of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from oracle.audit import Auditor
+from sim.adapters.log import read
+from sim.digest import Digest
+from sim.engine import presets, rules
+from sim.engine.options import Options
+from sim.engine.scheduler import Scheduler
+from sim.errors import InputError, PolicyError
+from sim.events import SCHEMA, Fanout, Finding, Group, Observer, tell
+from sim.events import Run as RunEvent
+from sim.expect import compare
+from sim.loop import Progress, Simulation
+from sim.result import Outcome, Result
+from sim.scenario import Run, Scenario, runs
+from sim.tally import Tally
+from sim.workload import Arrival
+from sim.workload.generate import arrivals
+
+
+def options_in_force(options: Options) -> dict[str, Any]:
+    """What the ``run`` event says of the options: as configured, and what follows from them."""
+    table = presets.table(options.preset, options.rules)
+    plain = asdict(options)
+    del plain["groups"]
+    return plain | {
+        "rules": table,
+        "hash_unit": options.hash_unit,
+        "scheduler_block_size": options.scheduler_block_size,
+        "grid": rules.resolve(table).grid(options),
+    }
+
+
+def simulate(
+    run: Run,
+    observers: Sequence[Observer] = (),
+    progress: Callable[[int, int, int, int, int], None] | None = None,
+    fast_forward: bool = True,
+) -> Outcome:
+    """One run, checked by the oracle.
+
+    ``progress`` is told requests done and in all, the step, the time and the poisoned slots so far. Raises PolicyError
+    when a user's rule breaks its contract.
+    """
+    name = {"variant": run.variant, "case": run.case, "scenario": run.scenario}
+    try:
+        outcome = drive(
+            run.options,
+            arrivals(run),
+            run.budgets,
+            seed=run.seed,
+            state=run.state,
+            observers=observers,
+            progress=progress,
+            fast_forward=fast_forward,
+            about=name,
+        )
+    except PolicyError as error:
+        where = run.variant + (f", case {run.case}" if run.case else "")
+        raise PolicyError(f"{run.scenario}, variant {where}: {error}") from error
+    return replace(outcome, variant=run.variant)
+
+
+def drive(
+    options: Options,
+    requests: Sequence[Arrival],
+    budgets: Sequence[int] = (),
+    *,
+    seed: int = 0,
+    state: str = "digest",
+    observers: Sequence[Observer] = (),
+    progress: Callable[[int, int, int, int, int], None] | None = None,
+    fast_forward: bool = True,
+    about: Mapping[str, str] | None = None,
+) -> Outcome:
+    """The reference engine under these requests, with the oracle beside it; ``about`` names the run in a log."""
+    started = perf_counter()
+    table = presets.table(options.preset, options.rules)
+    auditor, tally, digest = Auditor(state), Tally(), Digest()
+    everyone = Fanout([auditor, tally, digest, *observers])
+    scheduler = Scheduler(options, rules.resolve(table), everyone, seed, fast_forward)
+    drafts = options.speculative.num_speculative_tokens
+    everyone.run(SCHEMA, options.preset, options.groups, drafts, options_in_force(options) | dict(about or {}))
+    tick = None if progress is None else _teller(progress, len(requests), auditor)
+    try:
+        Simulation(scheduler, options, requests, budgets, everyone, tick).run()
+    except PolicyError as error:
+        raise PolicyError(f"rule split={table['split']}: {error}") from error
+    outcome = outcome_of(options.preset, options.preset, options.groups, table, auditor, tally, digest)
+    return replace(outcome, wall_s=perf_counter() - started)
+
+
+def _teller(report: Callable[[int, int, int, int, int], None], total: int, auditor: Auditor) -> Progress:
+    report(0, total, 0, 0, 0)
+    return lambda done, step, time_us: report(done, total, step, time_us, auditor.counts.poisoned)
+
+
+def outcome_of(
+    variant: str,
+    preset: str,
+    groups: tuple[Group, ...],
+    table: Mapping[str, str],
+    auditor: Auditor,
+    tally: Tally,
+    digest: Digest,
+) -> Outcome:
+    """What the oracle, the tally and the digest heard, as one outcome."""
+    counts, findings = auditor.counts, auditor.findings()
+    return Outcome(
+        variant=variant,
+        preset=preset,
+        groups=groups,
+        rules=dict(table),
+        poisoned=counts.poisoned,
+        poisoned_roots=counts.poisoned_roots,
+        findings=findings,
+        wrong_restores=counts.wrong_restores,
+        wrong_reads=counts.wrong_reads,
+        tainted_requests=len(counts.tainted),
+        null_boundaries=counts.null_boundaries,
+        materialized_boundaries=counts.materialized_boundaries,
+        deferred=tally.deferred,
+        same_step_refused=tally.same_step_refused,
+        hit_tokens=tally.hit_tokens,
+        resume_hit_tokens=tally.resume_hit_tokens,
+        prompt_tokens=tally.prompt_tokens,
+        output_tokens=tally.output_tokens,
+        requests=tally.requests,
+        finished=tally.finished,
+        steps=tally.steps,
+        chunks=tally.chunks,
+        preempted=tally.preempted,
+        evicted=tally.evicted,
+        claims=counts.claims,
+        restores=tally.restores,
+        livelock=tally.livelock,
+        time_us=tally.time_us,
+        ttft_us=tally.ttft_us(),
+        digest=digest.hexdigest(),
+        ends={name: tuple(ends) for name, ends in tally.ends.items()},
+        hits=dict(tally.hits),
+        violated=int(bool(counts.poisoned or counts.mid_block)),
+    )
+
+
+SUMMED = (
+    "poisoned", "poisoned_roots", "wrong_restores", "wrong_reads", "tainted_requests", "null_boundaries",
+    "materialized_boundaries", "deferred", "same_step_refused", "hit_tokens", "resume_hit_tokens", "prompt_tokens",
+    "output_tokens", "requests", "finished", "steps", "chunks", "preempted", "evicted", "claims", "restores", "time_us",
+    "violated", "wall_s",
+)  # fmt: skip
+
+
+def sum_of(cases: Mapping[str, Outcome]) -> Outcome:
+    """A variant's outcome from those of its cases: counts add up, findings follow each other."""
+    first = next(iter(cases.values()))
+    digest = hashlib.sha256("".join(outcome.digest for outcome in cases.values()).encode()).hexdigest()
+    return replace(
+        first,
+        **{name: sum(getattr(outcome, name) for outcome in cases.values()) for name in SUMMED},
+        findings=tuple(_renumbered(cases.values())),
+        livelock=any(outcome.livelock for outcome in cases.values()),
+        ttft_us={},
+        digest=digest,
+        ends={},
+        hits={},
+        cases=dict(cases),
+    )
+
+
+def _renumbered(outcomes: Iterable[Outcome]) -> Iterator[Finding]:
+    offset = 0
+    for outcome in outcomes:
+        for finding in outcome.findings:
+            root = finding.root if finding.root is None or finding.root < 0 else finding.root + offset
+            yield replace(finding, id=finding.id + offset, root=root)
+        offset += len(outcome.findings)
+
+
+def replay(
+    scenario: Scenario,
+    *,
+    only: Sequence[str] = (),
+    overrides: Mapping[str, str] | None = None,
+    state: str | None = None,
+    fast_forward: bool = True,
+    run_one: Callable[[Run], Outcome] | None = None,
+) -> Result:
+    """All variants of a scenario, or those named, compared with what the file expects of them.
+
+    ``overrides`` are rule values that take precedence over the file's; ``run_one`` replaces :func:`simulate`.
+    """
+    wanted = runs(scenario, only=only, rules=overrides or {}, state=state)
+    simulate_one = run_one or (lambda run: simulate(run, fast_forward=fast_forward))
+    variants: dict[str, dict[str, Outcome]] = {}
+    for run in wanted:
+        variants.setdefault(run.variant, {})[run.case] = simulate_one(run)
+    expected = {run.variant: run.expect for run in wanted}
+    outcomes = {name: cases[""] if "" in cases else sum_of(cases) for name, cases in variants.items()}
+    failures = [failure for name, outcome in outcomes.items() for failure in compare(expected[name], outcome)]
+    return Result(
+        scenario.name,
+        scenario.title,
+        scenario.source,
+        str(scenario.path),
+        wanted[0].options.clock,
+        outcomes,
+        tuple(failures),
+        any(expect is not None for expect in expected.values()),
+    )
+
+
+def audit(path: Path, state: str = "digest") -> Result:
+    """The invariants over a recorded event log; one variant for each run in it."""
+    variants: dict[str, dict[str, Outcome]] = {}
+    name, clock = path.stem, "us"
+    hearing: _Hearing | None = None
+    for number, event in enumerate(read(path), 1):
+        if isinstance(event, RunEvent):
+            if hearing is not None:
+                variants.setdefault(hearing.variant, {})[hearing.case] = hearing.outcome()
+            hearing = _Hearing(event, state)
+            name, clock = str(event.options.get("scenario", name)), str(event.options.get("clock", clock))
+        assert hearing is not None
+        try:
+            tell(event, hearing.everyone)
+        except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
+            kind = type(event).__name__.lower()
+            raise InputError(
+                f"{path}: event {number} ({kind}) does not follow from those before it: {type(error).__name__} {error}"
+            ) from error
+    assert hearing is not None
+    variants.setdefault(hearing.variant, {})[hearing.case] = hearing.outcome()
+    outcomes = {v: cases[""] if "" in cases else sum_of(cases) for v, cases in variants.items()}
+    return Result(name, "", "", str(path), clock, outcomes)
+
+
+class _Hearing:
+    """Who listens to one run of a log."""
+
+    def __init__(self, head: RunEvent, state: str) -> None:
+        self.head = head
+        self.variant = str(head.options.get("variant", head.engine))
+        self.case = str(head.options.get("case", ""))
+        self.auditor, self.tally, self.digest = Auditor(state), Tally(), Digest()
+        self.everyone = Fanout([self.auditor, self.tally, self.digest])
+
+    def outcome(self) -> Outcome:
+        table = self.head.options.get("rules")
+        rules_in_force = table if isinstance(table, dict) else {}
+        return outcome_of(
+            self.variant, self.head.engine, self.head.groups, rules_in_force, self.auditor, self.tally, self.digest
+        )

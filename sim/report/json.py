@@ -1,0 +1,84 @@
+"""Results as JSON: the same bytes for the same scenario and seed, on every run and every machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from typing import Any
+
+from sim.events import Finding, Write
+from sim.result import Outcome, Result
+
+COUNTS = (
+    "wrong_restores", "wrong_reads", "tainted_requests", "null_boundaries", "materialized_boundaries", "deferred",
+    "same_step_refused", "hit_tokens", "resume_hit_tokens", "prompt_tokens", "output_tokens", "requests", "finished",
+    "steps", "chunks", "preempted", "evicted", "claims", "restores", "livelock",
+)  # fmt: skip
+"""Fields of an outcome that are written as they are, in this order."""
+PERCENTILES = ("p50", "p95", "p99")
+
+
+def dumps(results: Result | Sequence[Result]) -> str:
+    """One result as an object, several as a list; indented, in a fixed order of keys, with a final newline."""
+    tree: Any = to_json(results) if isinstance(results, Result) else [to_json(result) for result in results]
+    return json.dumps(tree, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def to_json(result: Result) -> dict[str, Any]:
+    """A result as plain data. Nothing in it depends on how long the run took."""
+    return {
+        "scenario": result.scenario,
+        "clock": result.clock,
+        "variants": {name: _outcome(outcome) for name, outcome in result.variants.items()},
+    }
+
+
+def _outcome(outcome: Outcome, is_case: bool = False) -> dict[str, Any]:
+    tree: dict[str, Any] = {
+        "poisoned": outcome.poisoned,
+        "poisoned_roots": outcome.poisoned_roots,
+        "findings": [_finding(finding) for finding in outcome.findings],
+        **{name: getattr(outcome, name) for name in COUNTS},
+        "ttft_us": _percentiles(outcome.ttft_us),
+        "digest": outcome.digest,
+        "ends": {request: list(ends) for request, ends in outcome.ends.items()},
+        "hits": dict(outcome.hits),
+    }
+    if not is_case:
+        tree["cases"] = {name: _outcome(case, is_case=True) for name, case in outcome.cases.items()}
+    tree["violated"] = outcome.violated
+    return tree
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "id": finding.id,
+        "invariant": finding.invariant,
+        "severity": finding.severity,
+        "step": finding.step,
+        "time_us": finding.time_us,
+        "request": finding.request,
+        "group": finding.group,
+        "column": finding.column,
+        "slot": finding.slot,
+        "claimed": finding.claimed,
+        "held": finding.held,
+        "verdict": finding.verdict,
+        "root": finding.root,
+        "readers": list(finding.readers),
+        "message": finding.message,
+        "write": _write(finding.write),
+    }
+
+
+def _write(write: Write | None) -> dict[str, Any] | None:
+    if write is None:
+        return None
+    return {name: getattr(write, name) for name in ("step", "request", "start", "end", "kind")}
+
+
+def _percentiles(values: Mapping[str, float]) -> dict[str, float | None]:
+    """Always the same keys; null where there is no number (JSON has no NaN)."""
+    found = {name: values.get(name) for name in PERCENTILES}
+    return {name: value if value is not None and isfinite(value) else None for name, value in found.items()}

@@ -1,0 +1,89 @@
+"""Results as JUnit XML, for whoever keeps a CI: a suite per scenario file, a case per variant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from xml.etree import ElementTree as ET
+
+from sim.events import Finding
+from sim.report.text import (
+    SHOWN_FINDINGS,
+    case_name,
+    evidence_lines,
+    failure_lines,
+    failure_name,
+    finding_line,
+    plural,
+    roots_first,
+    summary,
+)
+from sim.result import Failure, Outcome, Result
+
+_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that XML 1.0 cannot carry, not even escaped."""
+
+
+def to_junit(results: Sequence[Result], seconds: Mapping[str, float] | None = None) -> str:
+    """JUnit XML: one suite per scenario file, one case per variant and per ``variant / case``.
+
+    ``seconds`` says how long each scenario took, by ``Result.path``. A case fails when an expectation failed or,
+    in a file without any expectation, when something was poisoned.
+    """
+    root = ET.Element("testsuites", name="stateat")
+    for result in results:
+        root.append(_suite(result, (seconds or {}).get(result.path)))
+    for count in ("tests", "failures"):
+        root.set(count, str(sum(int(suite.get(count, "0")) for suite in root)))
+    ET.indent(root)
+    return ET.tostring(root, encoding="unicode", xml_declaration=False).join(
+        ('<?xml version="1.0" encoding="utf-8"?>\n', "\n")
+    )
+
+
+def _suite(result: Result, seconds: float | None) -> ET.Element:
+    suite = ET.Element("testsuite", name=_xml(result.scenario), errors="0", skipped="0")
+    if result.path:
+        suite.set("file", _xml(result.path))
+    if seconds is not None:
+        suite.set("time", f"{seconds:.3f}")
+    for (variant, case), outcome in _cases(result):
+        element = ET.SubElement(suite, "testcase", classname=_xml(result.scenario), name=_xml(case_name(variant, case)))
+        failures = [f for f in result.failures if (f.variant, f.case) == (variant, case)]
+        findings = () if result.expected or outcome is None else outcome.findings
+        _fail(element, failures, [f for f in findings if f.severity == "poison"])
+    suite.set("tests", str(len(suite)))
+    suite.set("failures", str(len(suite.findall("testcase/failure"))))
+    return suite
+
+
+def _cases(result: Result) -> Iterator[tuple[tuple[str, str], Outcome | None]]:
+    """Every variant and case that ran, then those that only a failure names: none is lost."""
+    known: dict[tuple[str, str], Outcome | None] = {}
+    for variant, outcome in result.variants.items():
+        known[variant, ""] = outcome
+        known.update({(variant, name): case for name, case in outcome.cases.items()})
+    for failure in result.failures:
+        known.setdefault((failure.variant, failure.case), None)
+    yield from known.items()
+
+
+def _fail(element: ET.Element, failures: Sequence[Failure], findings: Sequence[Finding]) -> None:
+    if not failures and not findings:
+        return
+    lines = []
+    for failure in failures:
+        lines += [failure_name(failure), *(f"  {line}" for line in failure_lines(failure))]
+    ordered = [finding for _, finding in roots_first(("", finding) for finding in findings)]
+    for finding in ordered[:SHOWN_FINDINGS]:
+        lines += [finding_line(finding), *(f"  {line}" for line in evidence_lines(finding))]
+    if len(ordered) > SHOWN_FINDINGS:
+        lines.append(f"all {len(ordered):,}: {summary(ordered)}")
+    kind = "expectation" if failures else "poison"
+    message = plural(len(failures), "failed expectation") if failures else plural(len(findings), "poison finding")
+    ET.SubElement(element, "failure", type=kind, message=message).text = _xml("\n".join(lines))
+
+
+def _xml(text: str) -> str:
+    """The text with what XML cannot carry written as an escape: ``\\x00``, ``\\ud800``."""
+    return _NOT_XML.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)

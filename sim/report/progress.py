@@ -1,0 +1,106 @@
+"""How far a run is, on stderr: at once, seldom, and at no cost to the run."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import TextIO
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+REFRESH_S = 0.1
+"""Between two updates on a terminal."""
+PIPE_S = 10.0
+"""Between two lines where stderr is no terminal."""
+_BAR = 20
+"""Characters."""
+
+
+class Progress:
+    """A context manager; :meth:`update` may be called every step.
+
+    The clock is the wall's: nothing that is decided or reported about a run comes from here.
+    """
+
+    def __init__(
+        self,
+        label: str,
+        clock: str = "us",
+        stream: TextIO | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._label = label
+        self._counts_steps = clock == "steps"
+        self._stream = sys.stderr if stream is None else stream
+        self._now = now
+        self._console = Console(file=self._stream)
+        self._live: Live | None = None
+        self._start = self._next = 0.0
+        self._every = REFRESH_S
+
+    def __enter__(self) -> Progress:
+        self._start = self._now()
+        text = Text(f"{self._label}: starting")
+        if self._console.is_terminal:
+            self._live = Live(text, console=self._console, auto_refresh=False, transient=True)
+            self._live.start(refresh=True)
+        else:
+            self._every = PIPE_S
+            self._line(text.plain)
+        self._next = self._start + self._every
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def update(self, done: int, total: int | None, step: int, time_us: int, poisoned: int) -> None:
+        """So many of the requests are done, in this step; returns at once when it was called just before."""
+        now = self._now()
+        if now < self._next:
+            return
+        self._next = now + self._every
+        text = self._text(done, total, step, time_us, poisoned, now - self._start)
+        if self._live is not None:
+            self._live.update(Text(text, no_wrap=True, overflow="ellipsis"), refresh=True)
+        else:
+            self._line(text)
+
+    def _line(self, text: str) -> None:
+        self._stream.write(text + "\n")
+        self._stream.flush()
+
+    def _text(self, done: int, total: int | None, step: int, time_us: int, poisoned: int, elapsed_s: float) -> str:
+        rate = done / elapsed_s if elapsed_s > 0 else 0.0
+        parts = [f"{self._label}: {self._bar(done, total)}", f"step {step:,}"]
+        if not self._counts_steps:
+            parts.append(f"{time_us / 1e6:,.1f} s simulated")
+        parts.append(f"poisoned {poisoned:,}")
+        parts.append(f"{rate:,.0f}/s")
+        if total is not None and rate > 0:
+            parts.append(f"ETA {_duration(max(total - done, 0) / rate)}")
+        return " · ".join(parts)
+
+    def _bar(self, done: int, total: int | None) -> str:
+        if total is None:
+            return f"{done:,} requests"
+        counts = f"{done:,}/{total:,} requests"
+        if self._live is None or not total:
+            return counts
+        filled = _BAR * min(done, total) // total
+        full, empty = ("━", "─") if self._console.encoding.startswith("utf") else ("#", "-")
+        return full * filled + empty * (_BAR - filled) + " " + counts
+
+
+def _duration(seconds: float) -> str:
+    """``0:05``, ``2:03:04``."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

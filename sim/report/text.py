@@ -1,0 +1,171 @@
+"""Findings and failed expectations in words: what the table and JUnit both say."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from sim.events import Finding, Write
+from sim.result import Failure, Outcome
+
+SHOWN_FINDINGS = 10
+SHOWN_READERS = 8
+SHOWN_CHARACTERS = 160
+_SEVERITIES = ("poison", "honesty", "liveness", "shape", "loss")
+_ONE_OF_A_KIND = ("min", "max", "contains")
+
+
+def one_line(text: str) -> str:
+    """The text without line breaks and control characters (these as ``\\x1b``), so that it stays one line."""
+    return "".join(c if c.isprintable() else " " if c.isspace() else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def plural(count: int, noun: str) -> str:
+    """``1 root``, ``3 roots``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def findings_of(outcome: Outcome) -> Iterator[tuple[str, Finding]]:
+    """The findings of a run with the name of their case; '' where there are no cases."""
+    if not outcome.cases:
+        yield from (("", finding) for finding in outcome.findings)
+    for name, case in outcome.cases.items():
+        yield from ((name, finding) for finding in case.findings)
+
+
+def roots_first(findings: Iterable[tuple[str, Finding]]) -> list[tuple[str, Finding]]:
+    """Causes before consequences, what poisons before what is only a shape, then in the order of time."""
+    return sorted(findings, key=lambda pair: _rank(pair[1]))
+
+
+def _rank(finding: Finding) -> tuple[bool, int, int, int]:
+    known = finding.severity in _SEVERITIES
+    severity = _SEVERITIES.index(finding.severity) if known else len(_SEVERITIES)
+    return finding.root is not None, severity, finding.step, finding.id
+
+
+def finding_line(finding: Finding) -> str:
+    """``I1 poison  step 1  gdn column 0 (slot 17, request a) is hashed as state@1600 but holds state@364``."""
+    return one_line(f"{finding.invariant} {finding.severity}  step {finding.step}  {finding.message}")
+
+
+def evidence_lines(finding: Finding) -> Iterator[str]:
+    """What led to a finding and what came of it, a line each."""
+    if finding.write is not None:
+        yield one_line(f"written   {write_text(finding.write)}")
+    if finding.claimed_by:
+        yield one_line(f"claimed   by {finding.claimed_by}")
+    if finding.root is not None:
+        yield f"caused    by finding #{finding.root}" if finding.root >= 0 else "caused    by what has no finding"
+    if finding.readers:
+        more = len(finding.readers) - SHOWN_READERS
+        names = ", ".join(finding.readers[:SHOWN_READERS]) + (f" and {more:,} more" if more > 0 else "")
+        yield one_line(f"restored  by {names}")
+
+
+def write_text(write: Write) -> str:
+    """``by a in step 0: chunk [0, 364)``."""
+    span = f" [{write.start}, {write.end})" if write.kind == "chunk" else ""
+    return f"by {write.request} in step {write.step}: {write.kind}{span}"
+
+
+def summary(findings: Iterable[Finding]) -> str:
+    """Counts per invariant and verdict: ``I1 wrong offset 3, I1 tainted 12, I2 2``."""
+    counts = Counter(f"{f.invariant} {f.verdict}".strip() for f in findings)
+    return ", ".join(f"{kind} {count:,}" for kind, count in sorted(counts.items()))
+
+
+def failure_name(failure: Failure) -> str:
+    """``variant / case: key``."""
+    return one_line(f"{case_name(failure.variant, failure.case)}: {failure.key}")
+
+
+def case_name(variant: str, case: str) -> str:
+    """``variant``, or ``variant / case``."""
+    return f"{variant} / {case}" if case else variant
+
+
+def failure_lines(failure: Failure) -> list[str]:
+    """What was expected and what was found: only the parts that differ, where both have parts."""
+    lines = _unmatched(failure.expected, failure.found)
+    for path, expected, found in [] if lines else _differences(failure.expected, failure.found, ""):
+        if path:
+            lines.append(f"at {path}")
+        lines += [f"expected  {shown(expected)}", f"found     {shown(found)}"]
+    return [one_line(line) for line in lines]
+
+
+def _unmatched(expected: Any, found: Any) -> list[str]:
+    """Of expected findings, which match on the keys given and in any order: those missing and those too many."""
+    if isinstance(expected, Mapping) and set(expected) == {"contains"}:
+        wanted, only = expected["contains"], False
+    else:
+        wanted, only = expected, True
+    if not (_is_list(wanted) and _is_list(found) and all(isinstance(entry, Mapping) for entry in [*wanted, *found])):
+        return []
+    left = list(found)
+    missing = []
+    for entry in wanted:
+        match = next((i for i, other in enumerate(left) if _fits(entry, other)), None)
+        if match is None:
+            missing.append(entry)
+        else:
+            del left[match]
+    lines = [f"missing       {shown(entry)}" for entry in missing]
+    return lines + [f"not expected  {shown(entry)}" for entry in left if only or missing]
+
+
+def _fits(entry: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
+    return all(key in found and found[key] == value for key, value in entry.items())
+
+
+def _differences(expected: Any, found: Any, path: str) -> list[tuple[str, Any, Any]]:
+    if isinstance(expected, Mapping) and isinstance(found, Mapping) and not set(expected) & set(_ONE_OF_A_KIND):
+        parts = [
+            _differences(value, found.get(key, "nothing"), f"{path}.{key}" if path else str(key))
+            for key, value in expected.items()
+            if key not in found or not _same(value, found[key])
+        ]
+        if parts:
+            return [difference for part in parts for difference in part]
+    if _is_list(expected) and _is_list(found) and len(shown(expected) + shown(found)) > SHOWN_CHARACTERS:
+        return [_first_difference(expected, found, path)]
+    return [(path, expected, found)]
+
+
+def _first_difference(expected: Sequence[Any], found: Sequence[Any], path: str) -> tuple[str, Any, Any]:
+    same = 0
+    while same < min(len(expected), len(found)) and _same(expected[same], found[same]):
+        same += 1
+    ends = [values[same] if same < len(values) else f"nothing ({len(values)} in all)" for values in (expected, found)]
+    return f"{path}[{same}]", ends[0], ends[1]
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _same(expected: Any, found: Any) -> bool:
+    if _is_list(expected) and _is_list(found):
+        return list(expected) == list(found)
+    return bool(expected == found)
+
+
+def shown(value: Any) -> str:
+    """A value as a scenario file would have it, cut where it gets long."""
+    text = value if isinstance(value, str) else json.dumps(_plain(value), ensure_ascii=False)
+    return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if _is_list(value):
+        return [_plain(item) for item in value]
+    return value if isinstance(value, str | int | float | bool | None) else str(value)

@@ -1,0 +1,169 @@
+"""What a picture of a run needs, collected from its events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from sim.events import Group, Observer
+from sim.report.steps import StepTimes
+from sim.tokens import Segments
+
+LIMIT = 400
+"""Requests that a timeline collects, unless told otherwise: more cannot be told apart in a picture."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Tokens [start, end) of a request, in steps [step, step + steps)."""
+
+    step: int
+    steps: int
+    time_us: int
+    """The time of the step in which the chunk was told."""
+    start: int
+    end: int
+    drafts: int
+    stop: str
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A recurrent state that the cache advertises (claim), or that a request starts from (restore)."""
+
+    step: int
+    group: int
+    slot: int
+    column: int
+    offset: int
+
+
+@dataclass(slots=True)
+class Track:
+    """One request."""
+
+    request: str
+    time_us: int
+    """Its arrival; a step number under ``clock: steps``."""
+    prompt: int
+    """Tokens."""
+    chunks: list[Piece] = field(default_factory=list)
+    claims: list[State] = field(default_factory=list)
+    unclaims: list[tuple[int, State, str]] = field(default_factory=list)
+    """Step, claim and reason of each claim of this request that stopped."""
+    restores: list[State] = field(default_factory=list)
+    admits: list[tuple[int, int, bool]] = field(default_factory=list)
+    """Step, tokens it starts at, and whether it was resumed."""
+    defers: list[tuple[int, int, str]] = field(default_factory=list)
+    """Step, tokens offered, and why none was taken."""
+    preempts: list[int] = field(default_factory=list)
+    """Steps."""
+    finish: int | None = None
+    """Step."""
+    aborted: bool = False
+
+
+class Timeline(Observer):
+    """Collects chunks, claims, restores and turns of the first ``limit`` requests; ``omitted`` counts the rest."""
+
+    __slots__ = ("_live", "groups", "limit", "omitted", "steps", "tracks")
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        self.limit = limit
+        self.omitted = 0
+        self.groups: tuple[Group, ...] = ()
+        self.tracks: dict[str, Track] = {}
+        """In the order of arrival."""
+        self.steps = StepTimes()
+        self._live: dict[tuple[int, int, bytes], tuple[Track, State]] = {}
+
+    @property
+    def note(self) -> str:
+        """What is not in the picture; '' if all is."""
+        if not self.omitted:
+            return ""
+        return f"the first {len(self.tracks):,} of {len(self.tracks) + self.omitted:,} requests"
+
+    @property
+    def block_size(self) -> int:
+        """Tokens in a block of the first recurrent group; 0 without one."""
+        return next((group.block_size for group in self.groups if group.recurrent), 0)
+
+    def span(self, piece: Piece) -> tuple[float, float]:
+        """When a chunk ran: microseconds, or steps under ``clock: steps``."""
+        return self.steps.begin(piece.step), self.steps.finish(piece.step + piece.steps - 1)
+
+    def run(
+        self, schema: str, engine: str, groups: tuple[Group, ...], num_speculative_tokens: int, options: dict[str, Any]
+    ) -> None:
+        self.groups = groups
+        self.steps = StepTimes(options)
+
+    def arrive(
+        self,
+        request: str,
+        index: int,
+        time_us: int,
+        segments: Segments,
+        tokens: tuple[int, ...] | None,
+        max_tokens: int,
+    ) -> None:
+        if len(self.tracks) >= self.limit:
+            self.omitted += 1
+            return
+        prompt = sum(length for _, length in segments) if tokens is None else len(tokens)
+        self.tracks[request] = Track(request, time_us, prompt)
+
+    def step(self, index: int, time_us: int, budget: int) -> None:
+        self.steps.step(index, time_us)
+
+    def commit(self, time_us: int) -> None:
+        self.steps.commit(time_us)
+
+    def end(self, steps: int, time_us: int, livelock: bool) -> None:
+        self.steps.end(steps, time_us)
+
+    def defer(self, request: str, offered: int, why: str) -> None:
+        if track := self.tracks.get(request):
+            track.defers.append((self.steps.current, offered, why))
+
+    def admit(self, request: str, hit: int, external: int, resumed: bool) -> None:
+        if track := self.tracks.get(request):
+            track.admits.append((self.steps.current, hit + external, resumed))
+
+    def restore(self, request: str, group: int, slot: int, column: int, offset: int, group_hits: object) -> None:
+        if track := self.tracks.get(request):
+            track.restores.append(State(self.steps.current, group, slot, column, offset))
+
+    def claim(self, group: int, slot: int, request: str, column: int, offset: int, hash: bytes) -> None:
+        track = self.tracks.get(request)
+        if track is None or not self.groups[group].recurrent:
+            return
+        state = State(self.steps.current, group, slot, column, offset)
+        track.claims.append(state)
+        self._live[group, slot, hash] = track, state
+
+    def unclaim(self, group: int, slot: int, hash: bytes, why: str) -> None:
+        if owner := self._live.pop((group, slot, hash), None):
+            track, state = owner
+            track.unclaims.append((self.steps.current, state, why))
+
+    def chunk(self, request: str, start: int, end: int, drafts: int, stop: str, steps: int, accepted: object) -> None:
+        if track := self.tracks.get(request):
+            first = self.steps.current - steps
+            track.chunks.append(Piece(first, max(steps, 1), self._time_us(), start, end, drafts, stop))
+
+    def preempt(self, request: str) -> None:
+        if track := self.tracks.get(request):
+            track.preempts.append(self.steps.current)
+
+    def finish(self, request: str) -> None:
+        if track := self.tracks.get(request):
+            track.finish = self.steps.current
+
+    def abort(self, request: str) -> None:
+        if track := self.tracks.get(request):
+            track.finish, track.aborted = self.steps.current, True
+
+    def _time_us(self) -> int:
+        return round(self.steps.begin(self.steps.current))

@@ -1,0 +1,85 @@
+"""What a run came to: counts, findings and decisions of each variant (the JSON of ``replay``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sim.events import Finding, Group
+
+LISTED_REQUESTS = 1000
+"""``ends`` and ``hits`` are listed for so many requests at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One run of one variant (and case). Counts are defined in ``docs/scenario-files.md``."""
+
+    variant: str
+    preset: str
+    groups: tuple[Group, ...]
+    rules: Mapping[str, str]
+    poisoned: int = 0
+    poisoned_roots: int = 0
+    findings: tuple[Finding, ...] = ()
+    wrong_restores: int = 0
+    wrong_reads: int = 0
+    tainted_requests: int = 0
+    null_boundaries: int = 0
+    materialized_boundaries: int = 0
+    deferred: int = 0
+    same_step_refused: int = 0
+    hit_tokens: int = 0
+    resume_hit_tokens: int = 0
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    requests: int = 0
+    finished: int = 0
+    steps: int = 0
+    chunks: int = 0
+    preempted: int = 0
+    evicted: int = 0
+    claims: int = 0
+    restores: int = 0
+    livelock: bool = False
+    time_us: int = 0
+    ttft_us: Mapping[str, float] = field(default_factory=dict)
+    """``p50``, ``p95``, ``p99``; empty when no request produced a token."""
+    digest: str = ""
+    ends: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Prefill chunk ends of each request."""
+    hits: Mapping[str, int] = field(default_factory=dict)
+    """Hit tokens of each request's first admission."""
+    cases: Mapping[str, Outcome] = field(default_factory=dict)
+    """Under ``cases``: the outcome of each, of which this one is the sum."""
+    violated: int = 0
+    """Cases (or this run) with an I1 or a mid-block-start I2 finding."""
+    wall_s: float = 0.0
+    """How long it took to simulate; never part of the JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An expectation that did not hold."""
+
+    variant: str
+    case: str
+    key: str
+    expected: Any
+    found: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """All variants of one scenario."""
+
+    scenario: str
+    title: str
+    source: str
+    path: str
+    clock: str
+    variants: Mapping[str, Outcome]
+    failures: tuple[Failure, ...] = ()
+    expected: bool = False
+    """Whether the file has any expectation."""

@@ -1,0 +1,323 @@
+"""The scenario file: what it may say, what is wrong with it, and the runs that it asks for.
+
+:func:`load` reads and checks a file as a whole; :func:`runs` gives a run for each variant and case. A value comes from
+the last of these that says it: the preset, ``engine.rules``, the variant, the case, the command line. Maps merge
+and lists replace; a map of another ``kind`` replaces too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from sim import scenario_checks, scenario_errors
+from sim.engine.options import Options
+from sim.errors import InputError
+from sim.scenario_models import SCHEMA, STATES, File, Oracle, VariantExpectation, Whole
+from sim.scenario_yaml import Node, Problem, failure, locate, merge, plain, read
+from sim.schema import Complaint
+from sim.workload.generate import Workload
+
+M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One variant (and case) of a scenario, ready to be simulated."""
+
+    scenario: str
+    """The scenario's name."""
+    variant: str
+    case: str
+    """'' for a scenario without cases."""
+    options: Options
+    budgets: tuple[int, ...]
+    """The token budget of step 0, 1, ...; later steps have the configured one."""
+    seed: int
+    state: str
+    """The oracle's state family."""
+    expect: Mapping[str, Any] | None
+    """What the *variant* must come to, cases included: the same for all its runs (:mod:`sim.expect`)."""
+    workload: Workload
+    base: Path
+    """The scenario file's folder."""
+    where: str = ""
+    """File, line and key of the workload, for messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A checked scenario file. The mappings are as written, before merging."""
+
+    schema: str
+    name: str
+    title: str
+    source: str
+    seed: int
+    engine: Mapping[str, Any]
+    workload: Mapping[str, Any]
+    oracle: Mapping[str, Any]
+    variants: Mapping[str, Mapping[str, Any]]
+    """Empty for a file without variants."""
+    cases: Mapping[str, Mapping[str, Any]]
+    expect: Mapping[str, Any] | None
+    path: Path
+    expanded: tuple[Run, ...] = field(default=(), repr=False)
+    """Every variant and case, in the order of the file."""
+
+
+def load(path: str | Path) -> Scenario:
+    """Reads and checks a scenario file.
+
+    Raises InputError with one line for each problem: ``FILE:LINE: key.path: found X, allowed Y``.
+    """
+    file = Path(path)
+    root, unreadable = read(file)
+    shape, wrong = _validated(File, root)
+    expanded: list[Run] = []
+    for item in _expand(file, root, shape):
+        if isinstance(item, Run):
+            expanded.append(item)
+        else:
+            wrong.append(item)
+    if unreadable or wrong:
+        # A value that could not be read is there as text: what the models say of it is no news.
+        known = {p.path for p in unreadable}
+        raise failure(file, [*unreadable, *(p for p in wrong if p.path not in known)])
+    assert shape is not None
+    data = plain(root)
+    return Scenario(
+        schema=SCHEMA,
+        name=shape.name,
+        title=shape.title,
+        source=shape.source,
+        seed=shape.seed,
+        engine=data.get("engine") or {},
+        workload=data.get("workload") or {},
+        oracle=data.get("oracle") or {},
+        variants=data.get("variants") or {},
+        cases=data.get("cases") or {},
+        expect=data.get("expect"),
+        path=file,
+        expanded=tuple(expanded),
+    )
+
+
+def runs(
+    scenario: Scenario, *, only: Sequence[str] = (), rules: Mapping[str, str] = {}, state: str | None = None
+) -> list[Run]:
+    """A run for each variant and case, in the order of the file.
+
+    ``only`` names the variants wanted (all if empty); ``rules`` and ``state`` override those of the file. Raises
+    InputError for a name that does not exist.
+    """
+    variants = list(dict.fromkeys(run.variant for run in scenario.expanded))
+    for name in only:
+        if name not in variants:
+            raise InputError(f"{scenario.path}: variant: {scenario_errors.choice(name, variants)}")
+    for name, value in rules.items():
+        wrong = scenario_checks.rule(name, value)
+        if wrong:
+            raise InputError(f"--rule {name}={value}: {wrong}")
+    if state is not None and state not in STATES:
+        raise InputError(f"--state: {scenario_errors.choice(state, STATES)}")
+    return [_overridden(run, rules, state) for run in scenario.expanded if not only or run.variant in only]
+
+
+def _overridden(run: Run, rules: Mapping[str, str], state: str | None) -> Run:
+    options = replace(run.options, rules={**run.options.rules, **rules}) if rules else run.options
+    return replace(run, options=options, state=run.state if state is None else state)
+
+
+def warnings(run: Run) -> list[str]:
+    """What the preset's own release would refuse (it runs here nevertheless), and what is likely a slip."""
+    options = run.options
+    texts = []
+    if options.preset == "vllm-0.26.0" and options.recurrent:
+        block = options.cache_config_block_size or options.groups[options.recurrent[0]].block_size
+        threshold = options.long_prefill_token_threshold
+        if block > options.max_num_batched_tokens:
+            texts.append(
+                f"vLLM 0.26.0 refuses a block of {block} tokens above max_num_batched_tokens "
+                f"({options.max_num_batched_tokens})"
+            )
+        if 0 < threshold < block:
+            texts.append(f"vLLM 0.26.0 refuses a long_prefill_token_threshold ({threshold}) below a block ({block})")
+    trace = run.workload.trace
+    if trace and trace.format != "jsonl" and trace.time_scale == 1 and options.clock == "steps":
+        texts.append("the trace's microseconds become step numbers: set trace.time_scale (0.0001: steps of 10 ms)")
+    return [f"{run.variant}{f' / {run.case}' if run.case else ''}: {text}" for text in texts]
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of the file, for editors: completion, types and descriptions."""
+    schema = File.model_json_schema()
+    _loosen_overrides(schema)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"stateat scenario ({SCHEMA})",
+        **{key: value for key, value in schema.items() if key != "title"},
+    }
+
+
+def _loosen_overrides(schema: dict[str, Any]) -> None:
+    """Lets an override say only what it changes: its parts lose ``required``, lists keep whole entries."""
+    definitions = schema["$defs"]
+
+    def loose(part: Any) -> Any:
+        if isinstance(part, list):
+            return [loose(p) for p in part]
+        if not isinstance(part, dict):
+            return part
+        if "$ref" in part:
+            return {**part, "$ref": f"#/$defs/{partial(part['$ref'].rpartition('/')[2])}"}
+        # An alternative that lacks its required keys no longer tells itself from the others by them.
+        renamed = {"anyOf" if key == "oneOf" else key: value for key, value in part.items() if key != "discriminator"}
+        return {
+            key: value
+            if key == "items"
+            else {k: loose(v) for k, v in value.items()}
+            if key == "properties"
+            else loose(value)
+            for key, value in renamed.items()
+            if key != "required"
+        }
+
+    def partial(name: str) -> str:
+        loosened = f"Partial{name}"
+        if loosened not in definitions:
+            definitions[loosened] = {}
+            definitions[loosened].update(loose(deepcopy(definitions[name])))
+        return loosened
+
+    properties = definitions["Override"]["properties"]
+    for key in ("engine", "workload", "oracle"):
+        properties[key] = loose(properties[key])
+
+
+def _validated(model: type[M], node: Node) -> tuple[M | None, list[Problem]]:
+    try:
+        return model.model_validate(plain(node)), []
+    except ValidationError as error:
+        return None, scenario_errors.problems(error, model, node)
+
+
+def _placed(complaints: Iterator[Complaint], node: Node) -> Iterator[Problem]:
+    for location, text in complaints:
+        at, path = locate(node, location)
+        yield Problem(at.line, path, text)
+
+
+def _expand(file: Path, root: Node, shape: File | None) -> Iterator[Run | Problem]:
+    """The runs of every variant and case, and what is wrong with each; also of a file whose head is wrong."""
+    variants = _children(root, "variants")
+    cases = _children(root, "cases")
+    if variants and (expect := _given(root, "expect")) is not None:
+        yield Problem(expect.line, expect.path, "found it beside variants, allowed in each variant instead")
+    for override in (*variants.values(), *cases.values()):
+        yield from _twice(override)
+    base = Node({k: v for k in ("engine", "workload", "oracle") if (v := _given(root, k)) is not None}, root.line, "")
+    for name, variant in (variants or {"": root}).items():
+        changed = merge(base, _override(variant))
+        expect = variant.get("expect")
+        wanted: Node | None = _with_cases(expect, cases, variant)
+        group: list[Run] = []
+        for case, changes in (cases or {"": Node({}, root.line, "")}).items():
+            node = merge(changed, _override(changes))
+            whole, wrong = _validated(Whole, node)
+            if whole is None:
+                yield from wrong
+                continue
+            wrong = list(_placed(scenario_checks.whole(whole), node))
+            yield from wrong
+            if not wrong:
+                group.append(_run(file, node, shape, whole, name or whole.engine.preset, case))
+        if wanted is not None:
+            expected, wrong = _expected(wanted, group, list(cases))
+            yield from wrong
+            group = [replace(run, expect=expected) for run in group]
+        yield from group
+
+
+def _children(root: Node, key: str) -> dict[str, Node]:
+    node = root.get(key)
+    return node.value if node is not None and isinstance(node.value, dict) else {}
+
+
+def _given(node: Node, key: str) -> Node | None:
+    """The value of a key; None where it is not there, or says nothing (``oracle:`` and no more)."""
+    child = node.get(key)
+    return None if child is None or child.value is None else child
+
+
+def _twice(override: Node) -> Iterator[Problem]:
+    for key in ("preset", "rules"):
+        short, engine = override.get(key), override.get("engine")
+        if short is not None and engine is not None and engine.get(key) is not None:
+            yield Problem(short.line, short.path, f"found it here and in engine.{key}, allowed in one place")
+
+
+def _override(node: Node) -> Node:
+    """The parts of a variant or case that change the run, its short forms moved into the engine."""
+    values = {k: v for k in ("engine", "workload", "oracle") if (v := _given(node, k)) is not None}
+    short = {k: v for k in ("preset", "rules") if (v := _given(node, k)) is not None}
+    if short:
+        moved = Node(short, node.line, node.path)
+        values["engine"] = merge(values["engine"], moved) if "engine" in values else moved
+    return Node(values, node.line, node.path)
+
+
+def _with_cases(expect: Node | None, cases: Mapping[str, Node], variant: Node) -> Node | None:
+    """A variant's expectation with those of the cases under ``cases``; what the variant says of a case wins."""
+    own = {name: wanted for name, case in cases.items() if (wanted := _given(case, "expect")) is not None}
+    if not own:
+        return expect
+    base = Node({"cases": Node(own, variant.line, "cases")}, variant.line, variant.path)
+    return base if expect is None or expect.value is None else _over(base, expect)
+
+
+def _over(base: Node, expect: Node) -> Node:
+    merged = merge(base, expect)
+    return Node(merged.value, expect.line, expect.path)
+
+
+def _expected(
+    wanted: Node, group: Sequence[Run], cases: Sequence[str]
+) -> tuple[Mapping[str, Any] | None, list[Problem]]:
+    """The expectation as a mapping, checked against the requests, groups and cases of its runs."""
+    if wanted.value is None:
+        return None, []
+    model, wrong = _validated(VariantExpectation, wanted)
+    if model is None:
+        return None, wrong
+    expect = model.model_dump(exclude_unset=True)
+    groups = dict.fromkeys(g.name for run in group for g in run.options.groups)
+    written = [run.workload.requests for run in group]
+    ids = None if None in written else dict.fromkeys(r.id for requests in written for r in requests or ())
+    if not group:
+        return expect, []
+    return expect, list(_placed(scenario_checks.expectation(expect, ids, groups, cases), wanted))
+
+
+def _run(file: Path, node: Node, shape: File | None, whole: Whole, variant: str, case: str) -> Run:
+    at = node.get("workload") or node
+    at = at.get("trace") or at
+    oracle: Oracle = whole.oracle
+    return Run(
+        scenario=shape.name if shape else "",
+        variant=variant,
+        case=case,
+        options=whole.engine.options(),
+        budgets=tuple(whole.workload.budgets),
+        seed=shape.seed if shape else 0,
+        state=oracle.state,
+        expect=None,
+        workload=whole.workload,
+        base=file.parent,
+        where=f"{file}:{at.line}: {at.path}",
+    )

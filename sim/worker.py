@@ -1,0 +1,136 @@
+"""The physical model: from block tables and chunks to copies, reads and writes (DESIGN 6).
+
+Written once: every engine, embedded or real, hands its decisions to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sim.engine.rules import Seed
+from sim.events import Group, Observer
+
+if TYPE_CHECKING:
+    from sim.cache.groups import CopyOnWrite
+    from sim.engine.request import Request
+
+
+@dataclass(slots=True)
+class Row:
+    """One request in one step: tokens [start, end), of which the last ``len(drafts)`` are drafts.
+
+    ``drafted`` counts the drafts that verification will judge: more than ``drafts`` where the split clipped
+    placeholders.
+    """
+
+    request: Request
+    start: int
+    end: int
+    drafts: list[int]
+    drafted: int
+    emitted: int = 0
+
+
+class Worker:
+    """Turns what was scheduled into events on slots."""
+
+    def __init__(
+        self,
+        groups: Sequence[Group],
+        num_speculative_tokens: int,
+        seed: Seed,
+        scheduler_block: int,
+        keeps_accepted: bool,
+        observer: Observer,
+    ) -> None:
+        self.num_drafts = num_speculative_tokens
+        self.attention = [i for i, g in enumerate(groups) if not g.recurrent]
+        self.recurrent = [(i, g.block_size) for i, g in enumerate(groups) if g.recurrent]
+        self.seed = seed
+        self.scheduler_block = scheduler_block
+        self.keeps_accepted = keeps_accepted
+        self.observer = observer
+
+    def before(self, step: int, rows: list[Row], copies: list[CopyOnWrite], given: list[list[int]]) -> None:
+        """Copies, then what attention was given, then the forward pass."""
+        observer = self.observer
+        for copy in copies:
+            observer.copy(copy.request, copy.group, "cow", copy.source, copy.target, copy.source, 0)
+        for row in rows:
+            self._pre_copy(step, row)
+        for group in self.attention:
+            if given[group]:
+                observer.allocate("", group, -1, given[group])
+        for row in rows:
+            self._forward(row)
+
+    def _pre_copy(self, step: int, row: Row) -> None:
+        """Carry the state into the column in which this chunk ends."""
+        request = row.request
+        for group, block in self.recurrent:
+            target = -(-row.end // block) - 1
+            source = request.running[group]
+            if source == -1:
+                source = self.seed(row.start, block, self.scheduler_block)
+            elif not self.keeps_accepted and request.last_step != step - 1:
+                request.accepted[group] = 1
+            if source not in (-1, target):
+                pages, bias = request.pages[group], request.accepted[group] - 1
+                if pages[source + bias] != pages[target]:
+                    self.observer.copy(
+                        request.id, group, "pre", pages[source + bias], pages[target], pages[source], bias
+                    )
+                request.accepted[group] = 1
+            request.running[group] = target
+        request.last_step = step
+
+    def _forward(self, row: Row) -> None:
+        request, tell = row.request, self.observer.advance
+        for group, _ in self.recurrent:
+            pages, column = request.pages[group], request.running[group]
+            if self._speculative(row):
+                read = pages[column + request.accepted[group] - 1]
+                writes = [(row.start + 1 + j, pages[column + j]) for j in range(len(row.drafts) + 1)]
+            else:
+                read = pages[column] if row.start else -1
+                writes = [(row.end, pages[column])]
+            tell(request.id, group, row.start, row.end, row.drafts, read, writes, 0)
+
+    def _speculative(self, row: Row) -> bool:
+        """Whether the kernel keeps a state after every token of this row."""
+        if not self.num_drafts or row.end - row.start != len(row.drafts) + 1:
+            return False
+        return bool(row.drafts) or row.start >= row.request.num_prompt
+
+    def after(self, rows: list[Row]) -> None:
+        """Once it is known how much was accepted: remember where the state is, and save a boundary passed."""
+        for row in rows:
+            request = row.request
+            known = row.end - len(row.drafts)
+            kept = max(row.emitted, 1)
+            for group, block in self.recurrent:
+                request.accepted[group] = kept
+                boundary = (known + kept - 1) // block * block
+                if not self.num_drafts or boundary < known:
+                    continue
+                column, target = request.running[group], boundary // block - 1
+                if column == target:
+                    request.accepted[group] = 1
+                    if boundary == known:
+                        continue
+                pages, bias = request.pages[group], boundary - known
+                self.observer.copy(request.id, group, "post", pages[column + bias], pages[target], pages[column], bias)
+
+    def run(self, request: Request, start: int, last: Row, steps: int) -> None:
+        """A run of decode steps within one column, told at once: only what the last of them left can be seen."""
+        for group, _ in self.recurrent:
+            pages, column = request.pages[group], request.running[group]
+            if self.num_drafts:
+                read = pages[column + request.accepted[group] - 1]
+                writes = [(last.start + 1 + j, pages[column + j]) for j in range(self.num_drafts + 1)]
+            else:
+                read, writes = pages[column], [(last.end, pages[column])]
+            self.observer.advance(request.id, group, start, last.end, last.drafts, read, writes, steps)
+            request.accepted[group] = last.emitted

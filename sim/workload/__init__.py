@@ -1,0 +1,32 @@
+"""Who arrives, when, with which tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sim.tokens import Segments
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A request before the engine has seen it."""
+
+    id: str
+    index: int
+    """Its place in the workload; gives its output tokens."""
+    time: int
+    """When it arrives: microseconds, or a step under ``clock: steps``. With ``after``: the delay from then."""
+    segments: Segments
+    max_tokens: int = 1
+    accepted_drafts: tuple[int, ...] | None = None
+    """Overrides the engine's cycle of accepted drafts."""
+    external: int = 0
+    """Leading tokens that a connector computed."""
+    abort: int | None = None
+    """When it is taken away again."""
+    after: str | None = None
+    """The request whose end it waits for (closed loops, the next turn of a conversation)."""
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        return sum(length for _, length in self.segments)

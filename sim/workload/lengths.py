@@ -1,0 +1,107 @@
+"""How long prompts and outputs are: models of the file, and draws from each. Lengths are tokens, at least 1."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from sim.errors import InputError
+from sim.schema import MAX_STEP_TOKENS, Length, Strict
+from sim.workload.files import resolve, text_lines
+from sim.workload.streams import lognormal, uniforms
+
+
+class Fixed(Strict):
+    """Always the same length."""
+
+    kind: Literal["fixed"]
+    length: Length
+    """Tokens."""
+
+
+class _Between(Strict):
+    @model_validator(mode="after")
+    def _ordered(self) -> _Between:
+        low, high = getattr(self, "low", 1), getattr(self, "high", MAX_STEP_TOKENS)
+        if low > high:
+            raise ValueError(f"found low {low} above high {high}, allowed low <= high")
+        return self
+
+
+class Uniform(_Between):
+    """Every length from low to high equally often."""
+
+    kind: Literal["uniform"]
+    low: Length
+    """Shortest, tokens."""
+    high: Length
+    """Longest, tokens (may occur)."""
+
+
+class Lognormal(_Between):
+    """A long-tailed distribution, cut to low and high."""
+
+    kind: Literal["lognormal"]
+    mean: Annotated[float, Field(ge=1, le=MAX_STEP_TOKENS)]
+    """Mean of the distribution before it is cut, tokens."""
+    sigma: Annotated[float, Field(ge=0, le=10)]
+    """Standard deviation of the logarithm."""
+    low: Length = 1
+    """Shorter draws become this, tokens."""
+    high: Length
+    """Longer draws become this, tokens."""
+
+
+class Empirical(Strict):
+    """Lengths drawn, with equal chances, from the rows of a CSV column."""
+
+    kind: Literal["empirical"]
+    path: Annotated[str, Field(min_length=1)]
+    """A CSV file with a header: absolute, relative to the scenario file, or `shared:NAME`."""
+    column: Annotated[str, Field(min_length=1)]
+    """Name of the column that holds the lengths, tokens."""
+
+
+Lengths = Fixed | Uniform | Lognormal | Empirical
+
+
+def draw(lengths: Lengths, count: int, rng: np.random.Generator, base: Path, where: str) -> list[int]:
+    """``count`` lengths. Raises InputError for an empirical file that is missing, empty or broken."""
+    match lengths:
+        case Fixed(length=length):
+            return [length] * count
+        case Uniform(low=low, high=high):
+            return [low + int(u * (high - low + 1)) for u in uniforms(rng, count)]
+        case Lognormal(mean=mean, sigma=sigma, low=low, high=high):
+            return [min(high, max(low, round(lognormal(u, mean, sigma)))) for u in uniforms(rng, count)]
+        case Empirical(path=path, column=column):
+            values = _column(resolve(path, base, where), column)
+            return [values[int(u * len(values))] for u in uniforms(rng, count)]
+
+
+def _column(file: Path, column: str) -> list[int]:
+    rows = csv.reader(text_lines(file))
+    values: list[int] = []
+    try:
+        header = next(rows, [])
+        if column not in header:
+            raise InputError(f"{file}:1: found no column {column!r}, allowed {', '.join(header) or 'none'}")
+        place = header.index(column)
+        for row in rows:
+            if row:
+                values.append(_length(file, rows.line_num, row[place] if place < len(row) else ""))
+    except csv.Error as error:
+        raise InputError(f"{file}:{rows.line_num}: not CSV: {error}") from None
+    if not values:
+        raise InputError(f"{file}: the column {column!r} is empty")
+    return values
+
+
+def _length(file: Path, line: int, text: str) -> int:
+    if text.strip().isdecimal() and len(text) < 12 and 1 <= int(text) <= MAX_STEP_TOKENS:
+        return int(text)
+    raise InputError(f"{file}:{line}: found {text[:60]!r}, allowed a length of 1 to {MAX_STEP_TOKENS} tokens")

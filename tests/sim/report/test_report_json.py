@@ -1,0 +1,79 @@
+"""The JSON of a result."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sim.report.json import dumps, to_json
+from sim.result import Outcome, Result
+
+OUTCOME_KEYS = [
+    "poisoned", "poisoned_roots", "findings", "wrong_restores", "wrong_reads", "tainted_requests",
+    "null_boundaries", "materialized_boundaries", "deferred", "same_step_refused", "hit_tokens",
+    "resume_hit_tokens", "prompt_tokens", "output_tokens", "requests", "finished", "steps", "chunks", "preempted",
+    "evicted", "claims", "restores", "livelock", "ttft_us", "digest", "ends", "hits", "cases", "violated",
+]  # fmt: skip
+
+
+def test_the_keys_are_the_published_ones_in_their_order(told: SimpleNamespace) -> None:
+    tree = to_json(told.result())
+    assert list(tree) == ["scenario", "clock", "variants"]
+    assert list(tree["variants"]) == ["old gate", "fixed gate"]
+    assert list(tree["variants"]["old gate"]) == OUTCOME_KEYS
+
+
+def test_every_count_of_an_outcome_is_in_the_json(told: SimpleNamespace) -> None:
+    tree = to_json(told.result())["variants"]["old gate"]
+    not_counts = {"variant", "preset", "groups", "rules", "time_us", "wall_s"}
+    assert set(Outcome.__dataclass_fields__) - not_counts == set(tree)
+
+
+def test_a_finding_says_what_is_claimed_what_is_held_and_by_which_write(told: SimpleNamespace) -> None:
+    outcome = told.outcome(findings=(told.finding(3), told.finding(4, root=3, write=None, held=None)))
+    root, downstream = to_json(told.result(x=outcome))["variants"]["old gate"]["findings"]
+    assert (root["id"], root["claimed"], root["held"], root["root"], root["readers"]) == (3, 1600, 364, None, ["b"])
+    assert root["write"] == {"step": 0, "request": "a", "start": 0, "end": 364, "kind": "chunk"}
+    assert (downstream["root"], downstream["held"], downstream["write"]) == (3, None, None)
+
+
+def test_a_case_has_the_same_shape_without_cases(told: SimpleNamespace) -> None:
+    tree = to_json(told.result(x=told.outcome(cases={"resume": told.clean()})))
+    case = tree["variants"]["old gate"]["cases"]["resume"]
+    assert list(case) == [key for key in OUTCOME_KEYS if key != "cases"]
+    assert case["deferred"] == 1
+
+
+def test_how_long_a_run_took_changes_no_byte(told: SimpleNamespace) -> None:
+    texts = {dumps(told.result(x=replace(told.outcome(), wall_s=seconds))) for seconds in (0.1, 99.0)}
+    assert len(texts) == 1
+
+
+def test_a_number_that_is_none_becomes_null_and_the_keys_stay(told: SimpleNamespace) -> None:
+    outcomes = {
+        "nan": told.outcome("nan", ttft_us={"p50": float("nan"), "p95": float("inf"), "p99": 3.5}),
+        "none": told.outcome("none", ttft_us={}),
+    }
+    variants = json.loads(dumps(told.result(**outcomes)))["variants"]
+    assert variants["nan"]["ttft_us"] == {"p50": None, "p95": None, "p99": 3.5}
+    assert variants["none"]["ttft_us"] == {"p50": None, "p95": None, "p99": None}
+
+
+def test_several_results_are_a_list_and_one_is_an_object(told: SimpleNamespace) -> None:
+    result = told.result()
+    assert json.loads(dumps([result, result])) == [to_json(result)] * 2
+    assert json.loads(dumps([result])) == [to_json(result)]
+    assert json.loads(dumps(result)) == to_json(result)
+
+
+@given(st.text(), st.text())
+def test_any_name_survives_the_round_trip(scenario: str, request: str) -> None:
+    outcome = Outcome("v", "", (), {}, hits={request: 3})
+    result = Result(scenario, "", "", "", "us", {"v": outcome})
+    tree = json.loads(dumps(result))
+    assert tree["scenario"] == scenario
+    assert tree["variants"]["v"]["hits"] == {request: 3}

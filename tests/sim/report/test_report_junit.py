@@ -1,0 +1,63 @@
+"""JUnit XML of results."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from xml.etree import ElementTree as ET
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sim.report.junit import to_junit
+from sim.result import Failure, Outcome, Result
+
+
+def test_a_suite_is_a_file_and_a_case_is_a_variant_or_one_of_its_cases(told: SimpleNamespace) -> None:
+    result = told.result(x=told.outcome(cases={"resume": told.outcome()}), y=told.clean())
+    root = ET.fromstring(to_junit([result, told.result()], {result.path: 1.5}))
+    assert [case.get("name") for case in root[0]] == ["old gate", "old gate / resume", "fixed gate"]
+    assert (root.get("tests"), root[0].get("tests"), root[0].get("time")) == ("5", "3", "1.500")
+    assert root[0].get("file") == result.path
+    assert root.get("failures") == "0"
+
+
+def test_a_failed_expectation_fails_its_case_alone_with_both_values(told: SimpleNamespace) -> None:
+    outcome = told.outcome(cases={"resume": told.outcome()})
+    failures = [Failure("old gate", "resume", "poisoned", 0, 1), Failure("old gate", "resume", "deferred", 2, 3)]
+    root = ET.fromstring(to_junit([told.result(*failures, x=outcome)]))
+    failing = [case for case in root[0] if len(case)]
+    assert [case.get("name") for case in failing] == ["old gate / resume"]
+    assert failing[0][0].get("message") == "2 failed expectations"
+    assert failing[0][0].text == (
+        "old gate / resume: poisoned\n  expected  0\n  found     1\n"
+        "old gate / resume: deferred\n  expected  2\n  found     3"
+    )
+    assert (root.get("failures"), root[0].get("failures")) == ("1", "1")
+
+
+def test_poison_fails_a_case_only_where_nothing_is_expected(told: SimpleNamespace) -> None:
+    shape = told.clean(findings=(told.finding(severity="shape"),))
+    root = ET.fromstring(to_junit([told.result(x=told.outcome(), y=shape, expected=False)]))
+    old, fixed = root[0]
+    assert "is hashed as state@1600 but holds state@364" in (old[0].text or "")
+    assert len(fixed) == 0
+
+
+def test_a_failure_of_an_unknown_variant_is_not_lost(told: SimpleNamespace) -> None:
+    root = ET.fromstring(to_junit([told.result(Failure("gone", "", "poisoned", 0, "not run"))]))
+    assert [case.get("name") for case in root[0] if len(case)] == ["gone"]
+
+
+@given(st.text(), st.text(min_size=1), st.text())
+def test_any_names_give_valid_xml(scenario: str, variant: str, found: str) -> None:
+    result = Result(scenario, "", "", "f", "us", {variant: Outcome(variant, "", (), {})}, expected=True)
+    result = replace(result, failures=(Failure(variant, "", variant, 0, found),))
+    root = ET.fromstring(to_junit([result]).encode())
+    assert root.get("failures") == "1"
+    assert len(root[0]) == 1
+
+
+def test_what_xml_cannot_carry_is_written_as_an_escape() -> None:
+    result = Result("s\x00\ud800<&\"'", "", "", "f", "us", {"v": Outcome("v", "", (), {})})
+    assert ET.fromstring(to_junit([result]).encode())[0].get("name") == "s\\x00\\ud800<&\"'"

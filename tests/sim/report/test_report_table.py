@@ -1,0 +1,202 @@
+"""The table of a result at a terminal and in a pipe."""
+
+from __future__ import annotations
+
+import io
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+from yaml import safe_load
+
+from sim.engine.options import Options, Speculative
+from sim.events import Group
+from sim.expect import compare
+from sim.report.table import head, poisoned_text, print_expectations, print_result, ready_expectation
+from sim.result import Failure, Result
+
+FINDING = "I1 poison  step 1  gdn column 0 (slot 17, request a) is hashed as state@1600 but holds state@364"
+
+
+def printed(result: Result, width: int = 80, verbose: bool = False) -> str:
+    stream = io.StringIO()
+    print_result(result, Console(file=stream, width=width), verbose)
+    return stream.getvalue()
+
+
+def row(text: str, label: str) -> list[str]:
+    """The cells of a row, which are two or more blanks apart."""
+    line = next(line for line in text.splitlines() if line.startswith(label))
+    return [cell for cell in line[len(label) :].split("  ") if cell.strip()]
+
+
+@pytest.mark.parametrize("width", [20, 40, 80])
+def test_a_finding_is_one_whole_line_at_any_width(told: SimpleNamespace, width: int) -> None:
+    assert f"  {FINDING}\n" in printed(told.result(), width)
+
+
+def test_a_pipe_gets_no_escape_codes_and_a_terminal_does(told: SimpleNamespace) -> None:
+    assert "\x1b" not in printed(told.result())
+    stream = io.StringIO()
+    print_result(told.result(), Console(file=stream, force_terminal=True, color_system="standard", width=80), False)
+    assert "\x1b[" in stream.getvalue()
+
+
+def test_the_table_fits_the_width_by_putting_variants_below_each_other(told: SimpleNamespace) -> None:
+    names = [f"variant number {i}" for i in range(7)]
+    text = printed(told.result(**{name: told.clean(name) for name in names}))
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert all(name in text for name in names)
+    assert text.count("hit rate") > 1
+
+
+def test_one_long_name_does_not_break_the_width(told: SimpleNamespace) -> None:
+    text = printed(told.result(x=told.clean("n" * 200)))
+    assert max(len(line) for line in text.splitlines()) <= 80
+
+
+def test_the_comparison_says_what_the_outcomes_say(told: SimpleNamespace) -> None:
+    text = printed(told.result())
+    assert [cell.strip() for cell in row(text, "poisoned")] == ["1 (1 root)", "0"]
+    assert [cell.strip() for cell in row(text, "hit rate")] == ["40.0 %", "0.0 %"]
+    assert [cell.strip() for cell in row(text, "requests on a wrong state")] == ["1 (50.0 %)", "0"]
+    assert [cell.strip() for cell in row(text, "deferred")] == ["0", "1"]
+    assert [cell.strip() for cell in row(text, "TTFT p95 (steps)")] == ["2", "2"]
+
+
+def test_first_token_times_are_milliseconds_under_a_clock_of_microseconds(told: SimpleNamespace) -> None:
+    outcome = told.outcome(ttft_us={"p50": 12_345.0, "p95": 2_000_000.0})
+    text = printed(Result("s", "", "", "", "us", {"v": outcome}))
+    assert row(text, "TTFT p50 (ms)")[0].strip() == "12.3"
+    assert row(text, "TTFT p95 (ms)")[0].strip() == "2,000.0"
+    assert row(text, "TTFT p99 (ms)")[0].strip() == "-"
+
+
+def test_nothing_is_divided_by_nothing(told: SimpleNamespace) -> None:
+    text = printed(told.result(x=told.clean(requests=0, finished=0, prompt_tokens=0)))
+    assert row(text, "hit rate")[0].strip() == "-"
+
+
+def test_poisoned_is_never_without_its_roots(told: SimpleNamespace) -> None:
+    assert poisoned_text(told.outcome(poisoned=3)) == "3 (1 root)"
+    assert poisoned_text(told.outcome(poisoned=3000, poisoned_roots=2)) == "3,000 (2 roots)"
+
+
+def test_many_findings_are_summarised_and_all_shown_when_verbose(told: SimpleNamespace) -> None:
+    findings = (*map(told.finding, range(12)), told.finding(12, verdict="tainted", root=0))
+    result = told.result(x=told.outcome(findings=findings))
+    assert printed(result).count(FINDING) == 10
+    assert "… and 3 more; in all: I1 tainted 1, I1 wrong offset 12" in printed(result)
+    assert printed(result, verbose=True).count(FINDING) == 13
+
+
+def test_a_cause_carries_the_number_by_which_its_consequence_names_it(told: SimpleNamespace) -> None:
+    findings = (told.finding(7), told.finding(8, root=7, message="downstream"))
+    text = printed(told.result(x=told.outcome(findings=findings)))
+    assert f"{FINDING}  (#7)" in text
+    assert "caused    by finding #7" in text
+
+
+def test_markup_and_control_characters_in_names_are_text(told: SimpleNamespace) -> None:
+    finding = told.finding(message="[red]slot[/red] \x1b[31m of\nr", readers=("[/]",))
+    text = printed(told.result(x=told.outcome("[bold]v[/bold]", findings=(finding,))), width=120)
+    assert "[bold]v[/bold]" in text
+    assert "[red]slot[/red] \\x1b[31m of r" in text
+    assert "\x1b" not in text
+
+
+def test_cases_are_counted_and_their_findings_named(told: SimpleNamespace) -> None:
+    outcome = told.outcome(cases={"resume at 331": told.outcome(), "alone": told.clean()}, findings=(told.finding(),))
+    text = printed(told.result(x=outcome))
+    assert row(text, "cases violated")[0].strip() == "1 of 2"
+    assert "old gate / resume at 331" in text
+    assert text.count(FINDING) == 1
+    assert row(printed(told.result(x=outcome), verbose=True), "poisoned in alone")[0].strip() == "0"
+
+
+def test_a_failed_expectation_is_a_diff_and_silence_is_not_success(told: SimpleNamespace) -> None:
+    failed = printed(told.result(Failure("old gate", "resume", "poisoned", 0, 1)))
+    assert "old gate / resume: poisoned\n    expected  0\n    found     1\n1 expectation failed" in failed
+    assert "as expected" not in failed
+    assert printed(told.result()).endswith("as expected\n")
+    assert printed(told.result(expected=False)).endswith("poisoned, and the file expects nothing\n")
+    clean = printed(told.result(x=told.clean(), expected=False))
+    assert clean.endswith("nothing poisoned; the file expects nothing\n")
+
+
+def checked(result: Result) -> list[str]:
+    stream = io.StringIO()
+    print_expectations(result, 0.25, Console(file=stream, width=80))
+    return stream.getvalue().splitlines()
+
+
+def test_a_check_is_a_line_where_all_is_as_expected(told: SimpleNamespace) -> None:
+    assert checked(told.result()) == ["ok   scenarios/seeds/fragmented-first-chunk.yaml: as expected (0.2 s)"]
+    (line,) = checked(told.result(x=told.clean(), expected=False))
+    assert line.endswith(": nothing poisoned; the file expects nothing (0.2 s)")
+
+
+def test_a_check_that_fails_shows_both_values_and_a_line_ready_to_be_expected(told: SimpleNamespace) -> None:
+    ready = (
+        "    old gate: expect: {poisoned: 1, findings: {contains: "
+        "[{invariant: I1, request: a, column: 0, claimed: 1600, held: 364}]}}"
+    )
+    first, *rest = checked(told.result(Failure("old gate", "", "poisoned", 0, 1)))
+    assert first.startswith("FAIL scenarios/")
+    assert rest == [
+        "expectation failed  old gate: poisoned",
+        "    expected  0",
+        "    found     1",
+        f"    old gate: {FINDING}",
+        ready,
+    ]
+    first, *rest = checked(told.result(expected=False))
+    assert "FAIL" in first
+    assert "poisoned, and the file expects nothing" in first
+    assert rest == [f"    old gate: {FINDING}", ready]
+
+
+def test_the_ready_line_is_an_expectation_that_holds(told: SimpleNamespace) -> None:
+    findings = (told.finding(0), told.finding(1, severity="shape", invariant="I2"), told.finding(2, root=0, held=None))
+    outcome = told.outcome(poisoned=2, findings=findings)
+    assert compare(safe_load(ready_expectation(outcome)), outcome) == []
+    assert compare(safe_load(ready_expectation(outcome)), told.clean()) != []
+
+
+def test_the_head_is_one_line_with_grid_unit_prefix_and_pins(told: SimpleNamespace) -> None:
+    options = Options(told.groups, speculative=Speculative("mtp", 3))
+    assert head(options) == (
+        "grid 1600 · hash unit 16 · minimum cacheable prefix 3200 tokens · "
+        "a request pins 5 blocks of gdn + 1 per 16 tokens of attention"
+    )
+    assert "minimum cacheable prefix 77 tokens" in head(options, minimum_prefix=77)
+
+
+def test_the_head_shows_the_grid_that_the_rule_picks(told: SimpleNamespace) -> None:
+    assert head(Options(told.groups, cache_config_block_size=816)).startswith("grid 816 ")
+    assert head(Options(told.groups, rules={"grid": "min-over-groups"})).startswith("grid 16 ")
+    assert head(Options((Group("attention", "full-attention", 16),))).startswith("no recurrent group · ")
+
+
+# Prompt lengths around the law, and whether a repeat hit, in the recordings of vLLM 0.27.0 (blocks 16 and 1600).
+@pytest.mark.parametrize(
+    ("options", "misses", "hits"),
+    [
+        ({"speculative": Speculative("mtp", 2)}, 3199, 3200),
+        ({"speculative": Speculative("ngram", 0)}, 16, 718),
+        ({"speculative": Speculative("mtp", 3), "partial_hits": False}, 3200, 5405),
+    ],
+)
+def test_a_prompt_below_the_minimum_prefix_is_not_hit_again(
+    told: SimpleNamespace, options: dict[str, object], misses: int, hits: int
+) -> None:
+    text = head(Options(told.groups, **options))  # type: ignore[arg-type]
+    shortest = int(text.split("minimum cacheable prefix ")[1].split()[0])
+    assert misses < shortest <= hits
+
+
+def test_the_head_warns_when_no_prompt_can_be_long_enough(told: SimpleNamespace) -> None:
+    assert "above max_model_len 3199: no hit ever" in head(
+        Options(told.groups, speculative=Speculative("mtp", 1), max_model_len=3199)
+    )
+    assert "prefix caching off" in head(Options(told.groups, enable_prefix_caching=False))
