@@ -93,7 +93,7 @@ class Auditor(Observer):
         """(group, state) of every claim ever made."""
         self._live: dict[tuple[int, Any], dict[int, None]] = {}
         self._prefilled: list[str] = []
-        self._starving: dict[str, int] = {}
+        self._ended: list[str] = []
 
     def findings(self) -> tuple[Finding, ...]:
         """What was found, in order."""
@@ -128,7 +128,6 @@ class Auditor(Observer):
         else:
             stream = Tokens.generate(segments, index, max_tokens + self.num_drafts + 1)
         self.requests[request] = Seen(stream, stream.num_prompt)
-        self._starving[request] = self.index
 
     def step(self, index: int, time_us: int, budget: int) -> None:
         self.index = index
@@ -138,7 +137,6 @@ class Auditor(Observer):
         seen = self.requests[request]
         seen.hit, seen.external, seen.restored = hit, external, True
         seen.next = hit + external
-        self._starving.pop(request, None)
 
     def restore(self, request: str, group: int, slot: int, column: int, offset: int, group_hits: Sequence[int]) -> None:
         self.requests[request].next = offset
@@ -242,15 +240,12 @@ class Auditor(Observer):
     def preempt(self, request: str) -> None:
         seen = self.requests[request]
         seen.next = 0
-        self._starving[request] = self.index
 
     def finish(self, request: str) -> None:
-        if request not in self._prefilled:
-            del self.requests[request]
+        self._ended.append(request)
 
     def abort(self, request: str) -> None:
-        self._starving.pop(request, None)
-        self.finish(request)
+        self._ended.append(request)
 
     def commit(self, time_us: int) -> None:
         for slot in sorted(self._due):
@@ -259,6 +254,9 @@ class Auditor(Observer):
         for request in self._prefilled:
             self._count_boundaries(self.requests[request])
         self._prefilled.clear()
+        for request in self._ended:
+            del self.requests[request]
+        self._ended.clear()
 
     def end(self, steps: int, time_us: int, livelock: bool) -> None:
         if livelock:
@@ -377,7 +375,8 @@ class Auditor(Observer):
         if content is not None and (content.ancestor is not None or content.finding is not None):
             return
         if content is not None and content.state is not None:
-            if self.family.equal(content.state, self.family.state_at(seen.tokens, boundary)):
+            truth = self.family.state_at(seen.tokens, boundary)
+            if self.family.equal(content.state, truth):
                 return
         held, verdict, what = self._verdict(content, request)
         name = self.groups[group].name
@@ -465,7 +464,9 @@ class Auditor(Observer):
 
     def _check_progress(self, steps: int, time_us: int) -> None:
         """I14 liveness: a request that could run gets a token, or is rejected with a reason."""
-        stuck = list(self.requests)
+        stuck = [request for request in self.requests if request not in self._ended]
+        if not stuck:
+            return
         request = stuck[0]
         others = f" and {len(stuck) - 1} more" if len(stuck) > 1 else ""
         self.index, self.time_us = steps, time_us

@@ -146,7 +146,11 @@ class Fanout(Observer):
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         for name in EVENTS:
-            methods = [getattr(o, name) for o in observers if getattr(type(o), name) is not getattr(Observer, name)]
+            methods = [
+                method
+                for observer in observers
+                if getattr(method := getattr(observer, name), "__func__", None) is not getattr(Observer, name)
+            ]
             setattr(self, name, methods[0] if len(methods) == 1 else _each(methods))
 
 

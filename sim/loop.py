@@ -51,14 +51,18 @@ class Simulation:
         self.observer = observer
         self.progress = progress
         self.by_steps = options.clock == "steps"
-        self.pending = len(arrivals)
+        self.coming = sum(a.after is None for a in arrivals)
+        """Arrivals that need nothing but time: those with a time, and those whose predecessor has ended."""
         self.finished = 0
         self.livelock = False
         self.index = 0
         self.calls = 0
         self._sleeping: simpy.Event | None = None
         self._calendar: list[tuple[int, list[Arrival]]] = []
-        self._aborts: list[tuple[int, str]] = sorted((a.abort, a.id) for a in arrivals if a.abort is not None)
+        self._aborts: list[tuple[int, str]] = sorted(
+            ((a.abort, a.id) for a in arrivals if a.abort is not None), reverse=True
+        )
+        """The next one last."""
         self._followers: dict[str, list[Arrival]] = defaultdict(list)
         for arrival in arrivals:
             if arrival.after is not None:
@@ -87,7 +91,7 @@ class Simulation:
     def _enter(self, batch: Iterable[Arrival]) -> None:
         for arrival in batch:
             self.scheduler.add(arrival, self._now)
-            self.pending -= 1
+            self.coming -= 1
         if self._sleeping is not None and not self._sleeping.triggered:
             self._sleeping.succeed()
 
@@ -96,9 +100,11 @@ class Simulation:
         self._enter([arrival])
 
     def _abort(self) -> Process:
-        for time, name in self._aborts:
+        while self._aborts:
+            time, name = self._aborts[-1]
             if time > self.env.now:
                 yield self.env.timeout(time - self.env.now)
+            self._aborts.pop()
             if self.scheduler.abort(name, self.index):
                 self._done([name])
 
@@ -106,6 +112,7 @@ class Simulation:
         for name in names:
             self.finished += 1
             for arrival in self._followers.pop(name, ()):
+                self.coming += 1
                 self.env.process(self._follow(arrival))
 
     def _steps(self) -> Process:
@@ -114,7 +121,7 @@ class Simulation:
             # Whatever else happens at this instant happens before the step.
             yield self.env.timeout(0)
             if self.scheduler.idle:
-                if not self.pending:
+                if not self.coming:
                     return
                 self._sleeping = self.env.event()
                 yield self._sleeping
@@ -139,7 +146,7 @@ class Simulation:
             if self.progress is not None:
                 self.progress(self.finished, self.index, self._now)
             silent = 0 if step.tokens else silent + 1
-            if silent >= LIVELOCK_STEPS and not self.pending:
+            if silent >= LIVELOCK_STEPS and not self.coming and not self._aborts:
                 self.livelock = True
                 return
 

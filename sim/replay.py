@@ -241,7 +241,7 @@ def audit(path: Path, state: str = "digest") -> Result:
     assert hearing is not None
     variants.setdefault(hearing.variant, {})[hearing.case] = hearing.outcome()
     outcomes = {v: cases[""] if "" in cases else sum_of(cases) for v, cases in variants.items()}
-    return Result(name, "", "", str(path), clock, outcomes)
+    return Result(name, "", "", str(path), clock, outcomes, is_scenario=False)
 
 
 class _Hearing:

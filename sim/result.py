@@ -83,3 +83,5 @@ class Result:
     failures: tuple[Failure, ...] = ()
     expected: bool = False
     """Whether the file has any expectation."""
+    is_scenario: bool = True
+    """False for a log."""

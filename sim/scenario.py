@@ -124,9 +124,15 @@ def runs(
         wrong = scenario_checks.rule(name, value)
         if wrong:
             raise InputError(f"--rule {name}={value}: {wrong}")
-    if state is not None and state not in STATES:
-        raise InputError(f"--state: {scenario_errors.choice(state, STATES)}")
+    if state is not None:
+        check_state(state)
     return [_overridden(run, rules, state) for run in scenario.expanded if not only or run.variant in only]
+
+
+def check_state(state: str) -> None:
+    """Raises InputError unless this is a state family."""
+    if state not in STATES:
+        raise InputError(f"--state: {scenario_errors.choice(state, STATES)}")
 
 
 def _overridden(run: Run, rules: Mapping[str, str], state: str | None) -> Run:

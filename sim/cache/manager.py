@@ -89,6 +89,9 @@ class KVCache:
         end = total + new
         slots = min(end + self.lookahead, self.max_model_len)
         needed = self._needed(request, hit, slots, end)
+        if external:
+            # The state that the connector brings has a block of its own, unless the chunk ends in the same one.
+            needed += sum((total - 1) // m.block_size < (end - 1) // m.block_size for m in self.recurrent)
         if needed + watermark > self.pool.num_free:
             return "watermark" if needed <= self.pool.num_free else "blocks"
         if external or any(hit.blocks):

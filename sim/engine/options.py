@@ -9,7 +9,7 @@ from sim.events import Group
 
 LOOK_AHEAD_METHODS = ("mtp", "eagle", "eagle3")
 """Drafters that look one token ahead, so that a hit gives something up (the drop)."""
-METHODS = (*LOOK_AHEAD_METHODS, "draft_model", "ngram")
+METHODS = (*LOOK_AHEAD_METHODS, "ngram")
 
 
 @dataclass(frozen=True, slots=True)

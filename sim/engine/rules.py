@@ -115,13 +115,22 @@ def check(name: str, value: str) -> None:
     """Raise ValueError, with the nearest names, unless this is a rule and one of its values (or a plug-in)."""
     if name not in RULES:
         raise ValueError(f"unknown rule {name!r}{_nearest(name, RULES)}")
-    if value not in RULES[name] and not _is_plugin(value):
+    if value in RULES[name]:
+        return
+    if not _takes_plugins(name):
+        raise ValueError(f"unknown value {value!r} of rule {name!r}{_nearest(value, RULES[name])}")
+    if not _is_plugin(value):
         raise ValueError(f"unknown value {value!r} of rule {name!r}{_nearest(value, RULES[name])}, or module:Class")
 
 
 def _nearest(word: str, known: Mapping[str, object]) -> str:
     close = get_close_matches(word, known, n=3)
     return f": did you mean {' or '.join(close)}?" if close else "; allowed: " + ", ".join(known)
+
+
+def _takes_plugins(name: str) -> bool:
+    """Rules that are asked something; the others have two answers, or one."""
+    return all(callable(value) for value in RULES[name].values())
 
 
 def _is_plugin(value: str) -> bool:
@@ -148,6 +157,6 @@ def _load(name: str, value: str) -> object:
         made = made() if isinstance(made, type) else made
     except Exception as error:
         raise InputError(f"rule {name}={value}: cannot load it: {type(error).__name__}: {error}") from error
-    if callable(RULES[name][next(iter(RULES[name]))]) and not callable(made):
+    if not callable(made):
         raise InputError(f"rule {name}={value}: found {type(made).__name__}, which cannot be called")
     return made

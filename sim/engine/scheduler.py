@@ -238,14 +238,14 @@ class Scheduler:
             if count <= 0:
                 self.observer.defer(request.id, offered, stop)
                 return
+            if count <= drafted and self.rules.padding.on:
+                count, drafted, stop = 1, 0, "prompt-end"
             reason = self.cache.admit(
                 request, count, hit, external, self.options.scheduler_reserve_full_isl, bool(self.running)
             )
             if reason:
                 self.observer.refuse(request.id, reason)
                 return
-            if count <= drafted and self.rules.padding.on:
-                drafted = 0
             self.waiting.popleft()
             self._admit(request, hit, external)
             left -= count

@@ -94,7 +94,20 @@ def print_result(result: Result, console: Console, verbose: bool = False) -> Non
     _compare(result, console, verbose)
     for variant, outcome in result.variants.items():
         _print_findings(variant, outcome, console, verbose)
+        if verbose:
+            _print_requests(variant, outcome, console)
     _print_verdict(result, console)
+
+
+def _print_requests(variant: str, outcome: Outcome, console: Console) -> None:
+    """Hit tokens and prefill chunk ends of each request."""
+    for case, one in (outcome.cases or {"": outcome}).items():
+        if one.ends:
+            _say(console, Text(f"{case_name(variant, case)}: requests"))
+        for request, ends in one.ends.items():
+            hit = one.hits.get(request)
+            started = "never admitted" if hit is None else f"hit {hit:,}"
+            _say(console, Text(f"  {one_line(request)}: {started}, ends {', '.join(map(str, ends)) or '-'}"))
 
 
 def _say(console: Console, text: Text) -> None:
@@ -277,9 +290,9 @@ def _print_verdict(result: Result, console: Console) -> None:
     elif result.expected:
         _say(console, Text("as expected", style="green"))
     elif any(map(_is_poisoned, result.variants.values())):
-        _say(console, Text("poisoned, and the file expects nothing", style="bold red"))
+        _say(console, Text("poisoned" + ", and the file expects nothing" * result.is_scenario, style="bold red"))
     else:
-        _say(console, Text("nothing poisoned; the file expects nothing"))
+        _say(console, Text("nothing poisoned" + "; the file expects nothing" * result.is_scenario))
 
 
 def _print_failure(failure: Failure, console: Console) -> None:

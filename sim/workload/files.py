@@ -12,6 +12,10 @@ from sim.errors import InputError
 SHARED = "shared:"
 
 
+class NotShared(InputError):
+    """A scenario wants a recorded trace, and there is no folder of them here."""
+
+
 def resolve(path: str, base: Path, where: str) -> Path:
     """The file of a path that is absolute, relative to ``base`` (the scenario file's folder), or ``shared:NAME``.
 
@@ -19,17 +23,17 @@ def resolve(path: str, base: Path, where: str) -> Path:
     ``shared`` beside the checkout that holds this package. Raises InputError, with ``where``, for no such file.
     """
     if path.startswith(SHARED):
-        name = path.removeprefix(SHARED)
-        folder = shared_folder()
+        name, folder = path.removeprefix(SHARED), shared_folder()
         candidates = [folder / name, folder / "traces" / name]
         hint = "; set STATEAT_SHARED to the folder that holds it"
     else:
-        candidates, hint = [base / path], ""
+        folder, candidates, hint = base, [base / path], ""
     for candidate in candidates:
         if _is_file(candidate):
             return candidate
     looked = " or ".join(str(c) for c in candidates)
-    raise InputError(f"{where}: found {path!r}, allowed an existing file (looked for {looked}){hint}")
+    message = f"{where}: found {path!r}, allowed an existing file (looked for {looked}){hint}"
+    raise NotShared(message) if path.startswith(SHARED) and not folder.is_dir() else InputError(message)
 
 
 def shared_folder() -> Path:

@@ -172,9 +172,9 @@ def test_variants_are_crossed_with_cases_and_the_later_wins(written: Any) -> Non
 
 
 def test_the_command_line_wins_over_all(written: Any) -> None:
-    made = runs(load(written(LAYERED)), rules={"grid": "min-over-groups"}, state="ring")
+    made = runs(load(written(LAYERED)), rules={"grid": "min-over-groups"}, state="digest")
     assert {run.options.rules["grid"] for run in made} == {"min-over-groups"}
-    assert {run.state for run in made} == {"ring"}
+    assert {run.state for run in made} == {"digest"}
 
 
 def test_only_some_variants(written: Any) -> None:
@@ -190,8 +190,8 @@ def test_wrong_names_on_the_command_line(written: Any) -> None:
         runs(scenario, rules={"grid": "recurrent-grup"})
     with pytest.raises(InputError, match=r"--rule grd=x: .*grid"):
         runs(scenario, rules={"grd": "x"})
-    with pytest.raises(InputError, match=r"--state: found 'rnig'.*did you mean ring"):
-        runs(scenario, state="rnig")
+    with pytest.raises(InputError, match=r"--state: found 'digset', allowed digest"):
+        runs(scenario, state="digset")
 
 
 def test_a_plug_in_is_not_imported(written: Any) -> None:

@@ -1,0 +1,77 @@
+"""Slot memory holds what was written last, whole."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oracle.slots import Content, Slots
+from sim.events import Write
+
+A = Write(0, "a", 0, 10, "chunk")
+COPIED = Write(1, "b", 10, 10, "cow")
+
+
+def test_an_untouched_slot_holds_nothing() -> None:
+    assert Slots().get(3) is None
+
+
+def test_the_last_write_wins() -> None:
+    slots = Slots()
+    slots.put(3, Content("old", 1, A))
+    slots.put(3, Content("new", 2, A))
+    assert slots.get(3) == Content("new", 2, A)
+
+
+def test_a_copy_keeps_the_state_its_finding_and_its_ancestor_and_has_a_write_of_its_own() -> None:
+    slots = Slots()
+    slots.put(3, Content("state", 10, A, 5, 2))
+    slots.copy(3, 4, COPIED)
+    assert slots.get(4) == Content("state", 10, COPIED, 5, 2)
+    assert slots.get(3) == Content("state", 10, A, 5, 2)
+
+
+def test_a_copy_of_nothing_leaves_nothing() -> None:
+    slots = Slots()
+    slots.put(4, Content("state", 10, A))
+    slots.copy(3, 4, COPIED)
+    assert slots.get(4) is None
+    slots.copy(3, 5, COPIED)
+    assert slots.get(5) is None
+
+
+def test_the_first_finding_of_a_content_stays_and_a_new_content_has_none() -> None:
+    slots = Slots()
+    slots.blame(3, 0)
+    assert slots.get(3) is None
+    slots.put(3, Content("state", 10, A))
+    slots.blame(3, 7)
+    slots.blame(3, 8)
+    assert slots.get(3) == Content("state", 10, A, 7)
+    slots.put(3, Content("other", 11, A))
+    assert slots.get(3) == Content("other", 11, A)
+
+
+ACTS = st.one_of(
+    st.tuples(st.just("put"), st.integers(0, 4), st.integers()),
+    st.tuples(st.just("copy"), st.integers(0, 4), st.integers(0, 4)),
+    st.tuples(st.just("erase"), st.lists(st.integers(0, 4)), st.just(0)),
+)
+
+
+@given(st.lists(ACTS))
+def test_is_a_dictionary_of_slots(acts: list[tuple[str, object, object]]) -> None:
+    slots, model = Slots(), dict[int, object]()
+    for name, one, other in acts:
+        if name == "put":
+            slots.put(one, Content(other, 0, A))  # type: ignore[arg-type]
+            model[one] = other  # type: ignore[index]
+        elif name == "copy":
+            slots.copy(one, other, COPIED)  # type: ignore[arg-type]
+            model[other] = model.get(one)  # type: ignore[index, arg-type]
+        else:
+            slots.erase(one)  # type: ignore[arg-type]
+            model.update(dict.fromkeys(one))  # type: ignore[call-overload]
+        for slot in range(5):
+            content = slots.get(slot)
+            assert (None if content is None else content.state) == model.get(slot)

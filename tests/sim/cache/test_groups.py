@@ -1,0 +1,289 @@
+"""Block tables: what is allocated, relocated, copied before writing, let go of and advertised."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sim.cache.groups import AttentionCache, RecurrentCache, Table
+from sim.cache.lookup import geometry
+from sim.cache.pool import NULL, BlockPool
+from sim.cache.retire import stops_at_null_gap
+from sim.engine.options import Options
+from sim.events import Group
+from sim.tokens import Tokens
+
+B = 16
+GEO = geometry(Options((Group("attention", "full-attention", 4), Group("gdn", "recurrent", B))), False)
+HASHES = Tokens.generate([(1, 400)], 0, 0).block_hashes(GEO.hash_unit)
+
+Claims = list[tuple[int, int, str, int, int, bytes]]
+
+
+def recurrent(spare: int = 0, blocks: int = 60) -> tuple[RecurrentCache, BlockPool, Claims]:
+    pool = BlockPool(blocks, 2)
+    claims: Claims = []
+    cache = RecurrentCache(1, B, pool, GEO, lambda *claim: claims.append(claim), spare, stops_at_null_gap)
+    return cache, pool, claims
+
+
+def attention(size: int = 16) -> tuple[AttentionCache, BlockPool]:
+    pool = BlockPool(60, 2)
+    return AttentionCache(0, size, pool, GEO, None), pool
+
+
+def key(offset: int) -> bytes:
+    return HASHES[offset // GEO.hash_unit - 1]
+
+
+# Growing.
+
+
+def test_a_first_chunk_takes_its_last_column_and_the_drafters_behind_it() -> None:
+    cache, pool, _ = recurrent(spare=2)
+    table = Table()
+    assert cache.needed(table, [], 0, 40) == 3
+    assert cache.extend("a", table, 40) == [NULL, NULL, 1, 2, 3]
+    assert table.blocks == [NULL, NULL, 1, 2, 3]
+    assert pool.num_free == 56
+
+
+def test_within_its_column_a_request_takes_nothing() -> None:
+    cache, pool, _ = recurrent(spare=2)
+    table = Table()
+    cache.extend("a", table, 40)
+    for end in (41, 47, 48):
+        assert cache.needed(table, [], 0, end) == 0
+        assert cache.extend("a", table, end) == []
+    assert pool.num_free == 56
+
+
+def test_into_the_next_column_a_request_takes_one() -> None:
+    cache, _, _ = recurrent(spare=2)
+    table = Table()
+    cache.extend("a", table, 40)
+    assert cache.needed(table, [], 0, 49) == 1
+    assert cache.extend("a", table, 49) == [4]
+    assert table.blocks == [NULL, NULL, 1, 2, 3, 4]
+    assert table.last_state == 2
+
+
+def test_over_a_gap_the_drafters_columns_are_relocated() -> None:
+    cache, _, _ = recurrent(spare=2)
+    table = Table()
+    cache.extend("a", table, 40)
+    assert cache.needed(table, [], 0, 120) == 1
+    # Columns 3 and 4 move to 7 and 8, where the chunk ends; the worker's table keeps what it had.
+    assert cache.extend("a", table, 120) == [NULL, NULL, 2, 3, 4]
+    assert table.blocks == [NULL, NULL, 1, NULL, NULL, NULL, NULL, 2, 3, 4]
+
+
+def test_a_restored_request_takes_its_drafters_columns_too() -> None:
+    cache, pool, _ = recurrent(spare=2)
+    table = Table()
+    (block,) = pool.take(1)
+    pool.insert(1, key(32), block, 32)
+    pool.free([block])
+    hit = [NULL, block]
+    assert cache.needed(table, hit, 32, 40) == 1 + 2 + 1  # the hit leaves the free queue
+    cache.adopt(table, hit, 32, 32)
+    assert table.cached == 2 and table.partial is None
+    assert cache.extend("a", table, 40) == [2, 3, 4]
+    assert table.blocks == [NULL, block, 2, 3, 4]
+
+
+@given(spare=st.integers(0, 3), steps=st.lists(st.integers(1, 60), min_size=1, max_size=12))
+def test_i16_a_request_holds_its_running_column_k_behind_it_and_one_state_before(spare: int, steps: list[int]) -> None:
+    cache, pool, _ = recurrent(spare=spare)
+    table, pages, end = Table(), list[int](), 0
+    for step in steps:
+        free = pool.num_free
+        freed = cache.retire(table, end)
+        end += step
+        needed = cache.needed(table, [], 0, end)
+        new = cache.extend("a", table, end)
+        pages += new
+        assert free + len(freed) - needed == pool.num_free
+        running = -(-end // B) - 1
+        assert len(table.blocks) == len(pages) == running + 1 + spare
+        held = [b for b in table.blocks if b != NULL]
+        assert len(set(held)) == len(held) == 59 - pool.num_free
+        assert all(pool.refs[b] == 1 for b in held)
+        assert NULL not in table.blocks[running:]
+        assert len(held) <= 2 + spare
+        # The worker only ever sees its table grow, and finds the running column and those behind it there.
+        assert pages[running:] == table.blocks[running:]
+
+
+def test_the_state_before_the_running_one_goes_once_the_request_is_past_it() -> None:
+    cache, pool, _ = recurrent()
+    table = Table()
+    cache.extend("a", table, 16)
+    assert cache.retire(table, 16) == []
+    cache.extend("a", table, 64)
+    assert table.blocks == [1, NULL, NULL, 2]
+    assert cache.retire(table, 16) == []
+    assert cache.retire(table, 64) == [1]
+    assert table.blocks == [NULL, NULL, NULL, 2]
+    assert pool.refs[1] == 0
+
+
+# Attention.
+
+
+def test_attention_has_a_block_for_every_sixteen_tokens() -> None:
+    cache, pool = attention()
+    table = Table()
+    for tokens, blocks in ((1, 1), (16, 1), (17, 2), (100, 7), (50, 7)):
+        needed = cache.needed(table, [], 0, tokens)
+        assert len(cache.extend("a", table, tokens)) == needed
+        assert len(table.blocks) == blocks == 59 - pool.num_free
+
+
+@given(st.lists(st.integers(0, 100), max_size=8), st.integers(0, 3))
+def test_attention_takes_what_it_said_it_needs(ends: list[int], shared: int) -> None:
+    cache, pool = attention()
+    table = Table()
+    hit = pool.take(shared)
+    for i, block in enumerate(hit):
+        pool.insert(0, key(16 * (i + 1)), block, 16 * (i + 1))
+    pool.free(hit)
+    cache.adopt(table, [], 0, 0)
+    for i, end in enumerate(sorted(ends)):
+        before = pool.num_free
+        if i == 0:
+            needed = cache.needed(table, hit, 16 * shared, end)
+            cache.adopt(table, hit, 16 * shared, 16 * shared)
+        else:
+            needed = cache.needed(table, [], 0, end)
+        cache.extend("a", table, end)
+        assert before - pool.num_free == needed
+
+
+# Advertising.
+
+
+def test_full_columns_are_advertised_and_null_ones_are_not() -> None:
+    cache, pool, claims = recurrent()
+    table = Table()
+    cache.extend("a", table, 48)
+    assert cache.publish("a", table, HASHES, 48) == [key(48)]
+    assert claims == [(1, 1, "a", 2, 48, key(48))]
+    assert pool.find(1, key(48)) == 1 and pool.find(1, key(16)) is None
+
+
+def test_a_column_is_advertised_once() -> None:
+    cache, _, claims = recurrent()
+    table = Table()
+    cache.extend("a", table, 16)
+    for _ in range(3):
+        cache.publish("a", table, HASHES, 20)
+    assert [c[4] for c in claims] == [16]
+
+
+def test_a_column_that_is_not_full_is_not_advertised() -> None:
+    cache, _, claims = recurrent()
+    table = Table()
+    cache.extend("a", table, 15)
+    assert cache.publish("a", table, HASHES, 15) == []
+    cache.extend("a", table, 16)
+    assert cache.publish("a", table, HASHES, 16) == [key(16)]
+    assert len(claims) == 1
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=8))
+def test_only_columns_that_hold_a_block_are_advertised_each_under_its_own_end(steps: list[int]) -> None:
+    cache, _, claims = recurrent()
+    table, end = Table(), 0
+    for step in steps:
+        cache.retire(table, end)
+        end += step
+        cache.extend("a", table, end)
+        cache.publish("a", table, HASHES, end)
+    for group, block, request, column, offset, hash in claims:
+        assert (group, request, offset, hash) == (1, "a", (column + 1) * B, key(offset))
+        assert block != NULL
+    assert len({c[3] for c in claims}) == len(claims)
+
+
+def test_a_tail_is_advertised_where_the_prompts_last_unit_ends_inside_a_block() -> None:
+    for prompt, tokens, offsets in ((38, 36, [36]), (38, 38, []), (38, 32, []), (36, 36, [36]), (48, 48, [])):
+        cache, _, claims = recurrent()
+        table = Table()
+        cache.extend("a", table, tokens)
+        cache.publish_prompt_tail("a", table, HASHES, prompt, tokens)
+        assert [(c[3], c[4]) for c in claims] == [(2, o) for o in offsets]
+        assert table.partial == ((2, 1) if offsets else None)
+
+
+def test_attention_advertises_its_own_tail_once_it_is_computed() -> None:
+    cache, pool = attention()
+    table = Table()
+    cache.extend("a", table, 38)
+    cache.publish_prompt_tail("a", table, HASHES, 38, 35)
+    assert pool.find(0, key(36)) is None
+    cache.publish_prompt_tail("a", table, HASHES, 38, 38)
+    assert pool.find(0, key(36)) == table.blocks[2]
+    # When the block is full its own hash takes the place of the tail's.
+    cache.extend("a", table, 48)
+    cache.publish("a", table, HASHES, 48)
+    assert pool.find(0, key(36)) is None
+    assert pool.find(0, key(48)) == table.blocks[2]
+
+
+# Copy-on-write.
+
+
+def test_a_restored_tail_is_redirected_to_a_private_copy() -> None:
+    cache, pool, claims = recurrent()
+    (shared,) = pool.take(1)
+    pool.insert(1, key(36), shared, 36)
+    pool.free([shared])
+    table, hit = Table(), [NULL, NULL, shared]
+    needed = cache.needed(table, hit, 36, 44)
+    cache.adopt(table, hit, 36, 36)
+    assert (table.partial, table.cached) == ((2, shared), 2)
+    free = pool.num_free
+    cache.extend("a", table, 44)
+    copy = table.blocks[2]
+    assert copy not in (NULL, shared)
+    assert [(c.source, c.target) for c in cache.copies] == [(shared, copy)]
+    # The hit left the free queue, and the copy is a new block; one more was counted (as vLLM does) and not taken.
+    assert needed == 3 and free - pool.num_free == 1
+    # Both stay until the copy has run; the shared block keeps its hash, the copy has none.
+    assert (pool.refs[shared], pool.refs[copy]) == (1, 2)
+    assert pool.find(1, key(36)) == shared and pool.primary[copy] is None
+    assert not claims and table.partial is None
+
+
+def test_an_own_tail_moves_its_claim_to_a_copy_and_the_request_stays_on_its_block() -> None:
+    cache, pool, claims = recurrent()
+    told: list[tuple[int, int, bytes, str]] = []
+    pool.on_unclaim = lambda *event: told.append(event)
+    table = Table()
+    cache.extend("a", table, 36)
+    cache.publish_prompt_tail("a", table, HASHES, 38, 36)
+    own = table.blocks[2]
+    assert cache.needed(table, [], 0, 38) == 2  # the copy, and (as vLLM counts) one more
+    assert cache.extend("a", table, 38) == []
+    (copy,) = (c.target for c in cache.copies)
+    assert table.blocks == [NULL, NULL, own] and copy != own
+    assert told == [(1, own, key(36), "move")]
+    assert claims[-1] == (1, copy, "a", 2, 36, key(36))
+    assert pool.find(1, key(36)) == copy and pool.primary[own] is None
+    assert (pool.refs[own], pool.refs[copy]) == (2, 1)
+    # A hit on the moved claim waits for the step in which it is copied.
+    assert key(36) in cache.published_now
+    assert table.partial is None
+
+
+def test_a_connectors_state_comes_alone_into_its_column() -> None:
+    cache, pool, _ = recurrent(spare=1)
+    table = Table()
+    cache.adopt(table, [], 0, 40)
+    cache.skip_to(table, 40)
+    assert cache.load(table, 40) == [1]
+    assert table.blocks == [NULL, NULL, 1]
+    assert cache.extend("a", table, 60) == [2, 3]
+    assert table.blocks == [NULL, NULL, 1, 2, 3]
+    assert pool.num_free == 56

@@ -1,0 +1,301 @@
+"""Time: who enters before which step, what a step lasts, and when nothing will ever move again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sim.engine.options import Costs, Options
+from sim.engine.scheduler import Step
+from sim.events import EVENTS, Group, Observer
+from sim.loop import LIVELOCK_STEPS, step_us
+from sim.replay import drive
+from sim.result import Outcome
+from sim.workload import Arrival
+
+GROUPS = (Group("attention", "full-attention", 4), Group("gdn", "recurrent", 16))
+STEPS = Options(GROUPS, num_blocks=500, clock="steps", enable_prefix_caching=False)
+MICROS = replace(STEPS, clock="us", costs=Costs(100, 0, 0))
+STUCK = replace(STEPS, enable_prefix_caching=True, max_num_batched_tokens=16, preset="vllm-0.26.0")
+"""Under 0.26 a request of a drafter-less engine whose budget is always 8 tokens never gets one."""
+
+
+class Heard(Observer):
+    def __init__(self) -> None:
+        self.events: list[tuple[Any, ...]] = []
+
+    def of(self, name: str) -> list[tuple[Any, ...]]:
+        return [event[1:] for event in self.events if event[0] == name]
+
+
+def _hear(name: str) -> Any:
+    return lambda self, *args: self.events.append((name, *args))
+
+
+for _name in EVENTS:
+    setattr(Heard, _name, _hear(_name))
+
+
+class StillRunningError(Exception):
+    """The loop went on for longer than the test allows."""
+
+
+def ask(name: str, time: int = 0, prompt: int = 5, outputs: int = 1, **more: Any) -> Any:
+    return lambda index: Arrival(name, index, time, ((index + 1, prompt),), outputs, **more)
+
+
+def play(
+    options: Options, *asked: Any, budgets: Sequence[int] = (), fast_forward: bool = False, most: int = 2000
+) -> tuple[Outcome, Heard]:
+    def stop(done: int, total: int, step: int, time: int, poisoned: int) -> None:
+        if step > most:
+            raise StillRunningError
+
+    heard = Heard()
+    arrivals = [make(i) for i, make in enumerate(asked)]
+    outcome = drive(options, arrivals, budgets, observers=[heard], fast_forward=fast_forward, progress=stop)
+    return outcome, heard
+
+
+def admissions(heard: Heard) -> dict[str, tuple[int, int]]:
+    """Step and time in which each request was first admitted."""
+    step, found = (-1, -1), dict[str, tuple[int, int]]()
+    for name, *args in heard.events:
+        if name == "step":
+            step = (args[0], args[1])
+        elif name == "admit":
+            found.setdefault(args[0], step)
+    return found
+
+
+# Arrivals.
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=6))
+def test_an_arrival_at_t_enters_before_the_step_that_starts_at_t(times: list[int]) -> None:
+    _, heard = play(STEPS, *(ask(f"r{i}", t) for i, t in enumerate(times)))
+    assert admissions(heard) == {f"r{i}": (t, t) for i, t in enumerate(times)}
+
+
+@pytest.mark.parametrize(("time", "step"), [(0, 0), (1, 100), (99, 100), (100, 100), (101, 200), (200, 200)])
+def test_an_arrival_during_a_step_waits_for_the_next(time: int, step: int) -> None:
+    _, heard = play(MICROS, ask("a", 0, 5, 9), ask("b", time))
+    assert admissions(heard)["b"] == (step // 100, step)
+
+
+def test_arrivals_of_one_time_enter_in_the_order_of_the_file() -> None:
+    _, heard = play(STEPS, ask("z", 4), ask("m", 2), ask("a", 4), ask("b", 2))
+    assert [e[0] for e in heard.of("arrive")] == ["m", "b", "z", "a"]
+    assert list(admissions(heard)) == ["m", "b", "z", "a"]
+
+
+def test_each_arrival_is_told_with_its_time() -> None:
+    _, heard = play(MICROS, ask("a", 0, 5, 9), ask("b", 150))
+    assert [(e[0], e[2]) for e in heard.of("arrive")] == [("a", 0), ("b", 150)]
+
+
+# Clocks.
+
+
+@given(st.integers(0, 40), st.integers(1, 8), st.booleans())
+def test_under_steps_there_is_a_step_at_every_integer_until_the_last_request_ends(
+    time: int, outputs: int, fast_forward: bool
+) -> None:
+    outcome, heard = play(STEPS, ask("a"), ask("b", time, outputs=outputs), fast_forward=fast_forward)
+    assert outcome.steps == outcome.time_us == time + outputs
+    assert all(index == at for index, at, _ in heard.of("step"))
+    assert heard.of("end") == [(time + outputs, time + outputs, False)]
+
+
+def test_under_steps_an_empty_step_uses_its_budget() -> None:
+    _, heard = play(STEPS, ask("a", 3), budgets=[10, 10, 10, 2, 7])
+    assert [(e[0], e[2]) for e in heard.of("step")] == [(3, 2), (4, 7)]
+
+
+def test_a_deferred_step_uses_its_budget_too() -> None:
+    options = replace(STUCK, max_num_batched_tokens=100, preset="vllm-0.27.0")
+    outcome, heard = play(options, ask("a", prompt=20), budgets=[8, 8, 17])
+    assert [e[2] for e in heard.of("step")][:3] == [8, 8, 17]
+    assert outcome.deferred == 2 and outcome.ends["a"] == (16, 20)
+
+
+def test_under_us_there_is_no_step_while_nothing_waits_or_runs() -> None:
+    outcome, heard = play(MICROS, ask("a"), ask("b", 1_000_000))
+    assert [e[:2] for e in heard.of("step")] == [(0, 0), (1, 1_000_000)]
+    assert (outcome.steps, outcome.time_us) == (2, 1_000_100)
+
+
+def test_under_us_a_step_that_schedules_nothing_lasts_the_base_time() -> None:
+    options = replace(STUCK, clock="us", costs=Costs(70, 10, 1), max_num_batched_tokens=100, preset="vllm-0.27.0")
+    _, heard = play(options, ask("a", prompt=20), budgets=[8, 8, 20])
+    # 16 tokens of prefill at 10 each, then 4.
+    assert [e[1] for e in heard.of("step")] == [0, 70, 140, 140 + 70 + 160]
+    assert [e[0] for e in heard.of("commit")] == [70, 140, 370, 370 + 70 + 40]
+
+
+@pytest.mark.parametrize(
+    ("costs", "prefill", "decode", "lasts"),
+    [
+        (Costs(), 0, 0, 8000),
+        (Costs(), 100, 3, 8000 + 2000 + 120),
+        (Costs(0, 0, 0), 100, 3, 1),
+        (Costs(0, 0.4, 0), 1, 0, 1),
+        (Costs(1, 0.25, 0.5), 3, 1, 2),
+        (Costs(10, 0.25, 0), 3, 0, 11),
+    ],
+)
+def test_what_a_step_lasts(costs: Costs, prefill: int, decode: int, lasts: int) -> None:
+    assert step_us(costs, Step(prefill, decode)) == lasts
+    assert type(step_us(costs, Step(prefill, decode))) is int
+
+
+def test_the_first_token_is_there_when_its_step_is_over() -> None:
+    outcome, _ = play(MICROS, ask("a", 30, 5, 3))
+    assert outcome.ttft_us == {"p50": 100, "p95": 100, "p99": 100}
+    outcome, _ = play(MICROS, ask("a", 0, 5, 3), ask("b", 30))
+    # b waits 70 for the next step, and 100 in it.
+    assert outcome.ttft_us["p99"] == pytest.approx(100 + 0.99 * 70)
+
+
+# Closed loops.
+
+
+def test_a_follower_arrives_some_time_after_the_end_of_whom_it_waits_for() -> None:
+    _, heard = play(MICROS, ask("a", 0, 5, 3), ask("b", 25, after="a"), ask("c", 0, after="b"))
+    assert [(e[0], e[2]) for e in heard.of("arrive")] == [("a", 0), ("b", 325), ("c", 425)]
+
+
+def test_several_may_wait_for_the_same() -> None:
+    _, heard = play(STEPS, ask("a", 0, 5, 2), ask("b", 3, after="a"), ask("c", 0, after="a"))
+    assert [(e[0], e[2]) for e in heard.of("arrive")] == [("a", 0), ("c", 2), ("b", 5)]
+
+
+def test_a_follower_without_delay_enters_before_the_next_step() -> None:
+    for options in (STEPS, MICROS):
+        _, heard = play(options, ask("a", 0, 5, 2), ask("b", 0, after="a"))
+        assert admissions(heard)["b"][0] == 2
+
+
+@given(st.integers(1, 12), st.integers(1, 4), st.booleans())
+def test_a_closed_loop_never_has_more_than_its_clients(requests: int, clients: int, fast_forward: bool) -> None:
+    asked = [
+        ask(f"r{i}", 0, 5, 1 + i % 3, **({"after": f"r{i - clients}"} if i >= clients else {})) for i in range(requests)
+    ]
+    outcome, heard = play(STEPS, *asked, fast_forward=fast_forward)
+    inside = 0
+    for name, *_ in heard.events:
+        inside += (name == "arrive") - (name == "finish")
+        assert inside <= clients
+    assert outcome.finished == requests
+
+
+# Aborts.
+
+
+def test_a_running_request_is_taken_away_before_the_step_of_that_time() -> None:
+    outcome, heard = play(STEPS, ask("a", 0, 5, 50, abort=7), ask("b", 0, 5, 9))
+    assert heard.of("abort") == [("a",)]
+    assert max(i for i, e in enumerate(heard.events) if e[:2] == ("chunk", "a")) < heard.events.index(("abort", "a"))
+    assert sum(e[0] == "a" for e in heard.of("chunk")) == 7
+    assert (outcome.finished, outcome.output_tokens) == (1, 7 + 9)
+
+
+def test_a_waiting_request_is_taken_away() -> None:
+    outcome, heard = play(replace(STEPS, max_num_seqs=1), ask("a", 0, 5, 9), ask("b", 1, abort=4), ask("c", 2))
+    assert heard.of("abort") == [("b",)]
+    assert list(admissions(heard)) == ["a", "c"]
+    assert outcome.finished == 2
+
+
+def test_an_abort_after_the_end_does_nothing() -> None:
+    outcome, heard = play(STEPS, ask("a", abort=5), ask("b", 0, 5, 9))
+    assert not heard.of("abort") and outcome.finished == 2
+
+
+def aborted(fast_forward: bool) -> Outcome:
+    return play(STEPS, ask("a", 0, 5, 50, abort=7), fast_forward=fast_forward)[0]
+
+
+@pytest.mark.parametrize("fast_forward", [True, False], ids=["fast-forward", "step by step"])
+def test_an_abort_wakes_a_fast_forwarded_request_where_it_would_be(fast_forward: bool) -> None:
+    outcome = aborted(fast_forward)
+    assert (outcome.output_tokens, outcome.chunks, outcome.steps, outcome.time_us) == (7, 7, 7, 7)
+
+
+@pytest.mark.xfail(
+    strict=True, reason="an abort wakes a quiet request before any `step` event of that time: its rows get older steps"
+)
+def test_an_abort_of_a_fast_forwarded_request_does_not_change_the_digest() -> None:
+    assert aborted(True).digest == aborted(False).digest
+
+
+def test_who_waits_for_an_aborted_request_may_come() -> None:
+    outcome, heard = play(STEPS, ask("a", 0, 5, 50, abort=7), ask("b", 2, after="a"))
+    assert [(e[0], e[2]) for e in heard.of("arrive")] == [("a", 0), ("b", 9)]
+    assert outcome.finished == 1
+
+
+def test_a_run_whose_requests_are_all_aborted_ends() -> None:
+    outcome, _ = play(STEPS, ask("a", 0, 5, 50, abort=3), ask("b", 0, 5, 50, abort=4))
+    assert (outcome.finished, outcome.livelock, outcome.steps) == (0, False, 4)
+
+
+# Livelock.
+
+
+def test_nothing_moves_any_more_exactly_after_so_many_silent_steps() -> None:
+    assert LIVELOCK_STEPS == 200
+    budgets = [8] * 1000
+    for fast_forward in (True, False):
+        outcome, heard = play(replace(STUCK, preset="vllm-0.27.0"), ask("a", prompt=40), budgets=budgets,
+                              fast_forward=fast_forward)  # fmt: skip
+        assert outcome.livelock and (outcome.steps, outcome.time_us) == (200, 200)
+        assert len(heard.of("step")) == outcome.deferred == 200
+        assert heard.of("end") == [(200, 200, True)]
+
+
+def test_silence_counts_from_the_last_token() -> None:
+    options = replace(STUCK, preset="vllm-0.27.0")
+    outcome, _ = play(options, ask("a", prompt=40), budgets=[8] * 5 + [16] + [8] * 1000)
+    assert outcome.livelock and outcome.steps == 206
+    outcome, _ = play(options, ask("a", prompt=40), budgets=[8] * 199 + [16] * 4)
+    assert not outcome.livelock and outcome.finished == 1
+
+
+def test_who_is_still_to_arrive_is_waited_for() -> None:
+    options = replace(STUCK, preset="vllm-0.27.0")
+    # Another arrival is pending until step 400; it moves, and then there are 200 silent steps.
+    outcome, _ = play(options, ask("a", prompt=40), ask("b", 400, prompt=40), budgets=[8] * 2000)
+    assert outcome.livelock and outcome.steps >= 400
+
+
+def test_another_that_runs_is_no_livelock() -> None:
+    options = replace(STUCK, preset="vllm-0.27.0")
+    outcome, _ = play(options, ask("b", 0, 5, 300), ask("a", prompt=40), budgets=[8] * 300 + [16] * 300)
+    assert not outcome.livelock and outcome.finished == 2
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=StillRunningError,
+    reason="a follower of a stuck request counts as a pending arrival: the loop never ends",
+)
+def test_who_waits_for_a_stuck_request_will_not_arrive() -> None:
+    options = replace(STUCK, preset="vllm-0.27.0")
+    outcome, _ = play(options, ask("a", prompt=40), ask("b", 0, after="a"), budgets=[8] * 3000)
+    assert outcome.livelock and outcome.steps == 200
+
+
+# Progress.
+
+
+def test_progress_is_told_after_each_step() -> None:
+    told: list[tuple[int, ...]] = []
+    drive(STEPS, [ask("a", 0, 5, 2)(0), ask("b", 1)(1)], progress=lambda *row: told.append(row), fast_forward=False)
+    # (done, of, step, time, poisoned)
+    assert told == [(0, 2, 0, 0, 0), (0, 2, 1, 1, 0), (2, 2, 2, 2, 0)]

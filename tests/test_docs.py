@@ -1,0 +1,489 @@
+"""README.md and docs/ are true: commands print what is shown, files load, tables are whole, links lead somewhere."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+import oracle.audit
+from oracle.states import FAMILIES
+from sim.engine.options import METHODS
+from sim.engine.presets import PRESETS
+from sim.engine.rules import RULES
+from sim.engine.split import Chunk
+from sim.events import EVENTS
+from sim.replay import audit, replay
+from sim.scenario import load
+from sim.scenario_models import STATES, File, Whole
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+LONG = "mooncake"
+"""A command with this word runs for half a minute: its output is compared with what the scenario pins."""
+MACHINE = re.compile(r"(?<![\w.])/(work|tmp|root|home)\b")
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+
+
+def pages(*names: str) -> list[Any]:
+    chosen = [page for page in PAGES if not names or page.name in names]
+    return [pytest.param(page, id=str(page.relative_to(ROOT))) for page in chosen]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [body for name, body in FENCE.findall(page.read_text(encoding="utf-8")) if name == language]
+
+
+# Commands.
+
+
+@dataclass(frozen=True)
+class Command:
+    line: str
+    shown: tuple[str, ...]
+    status: int
+
+
+def commands(block: str) -> Iterator[Command]:
+    """The commands of a console block, each with the lines shown and the status that `echo $?` tells (else 0)."""
+    parts = [part.splitlines() for part in re.split(r"^\$ ", block, flags=re.M)[1:]]
+    for i, (line, *shown) in enumerate(parts):
+        if line == "echo $?":
+            continue
+        told = parts[i + 1] if i + 1 < len(parts) and parts[i + 1][0] == "echo $?" else ("", "0")
+        yield Command(line, tuple(shown), int(told[1]))
+
+
+def run(line: str, build: Path) -> tuple[int, list[str]]:
+    """A command line in the repository root, `build/` being another folder: its status and all that it prints."""
+    tool = build / "bin" / "stateat"
+    tool.parent.mkdir(parents=True, exist_ok=True)
+    main = "import sys; from sim.cli import main; main(prog_name='stateat')"
+    tool.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -c "{main}" "$@"\n')
+    tool.chmod(0o755)
+    given = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "COV"))}
+    line = re.sub(r"\bPYTHONPATH=(\S+)", rf"PYTHONPATH={ROOT}:\1", line)
+    child = subprocess.run(
+        ["bash", "-c", line.replace("build/", f"{build}/")],
+        cwd=ROOT,
+        env={
+            **given,
+            "PATH": f"{tool.parent}:{given['PATH']}",
+            "PYTHONPATH": str(ROOT),
+            "COLUMNS": "80",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
+        timeout=120,
+        check=False,
+    )
+    return child.returncode, child.stdout.replace(f"{build}/", "build/").splitlines()
+
+
+def missing(shown: tuple[str, ...], printed: list[str]) -> str | None:
+    """The first shown line that is not printed after those before it; `…` stands for lines, or for a part of one.
+
+    Without a `…` between them, two shown lines follow each other.
+    """
+    at, gap = 0, True
+    for line in shown:
+        if line.strip() in ("", "…"):
+            gap = gap or line.strip() == "…"
+            continue
+        # A line of output may itself hold a …: then it is equal.
+        pattern = re.compile(".*".join(map(re.escape, line.rstrip().split("…"))))
+        rest = [i for i in range(at, len(printed)) if pattern.fullmatch(printed[i].rstrip())]
+        if not rest or (not gap and any(p.strip() for p in printed[at : rest[0]])):
+            return line
+        at, gap = rest[0] + 1, False
+    return None
+
+
+def console() -> list[Any]:
+    found = []
+    for page in PAGES:
+        for i, block in enumerate(blocks(page, "console")):
+            heads = " ; ".join(command.line for command in commands(block))
+            found.append(pytest.param(page, block, id=f"{page.name}-{i}-{heads[:50]}"))
+    return found
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the commands are shown for a POSIX shell")
+@pytest.mark.parametrize(("page", "block"), console())
+def test_a_command_prints_what_is_shown(page: Path, block: str, tmp_path: Path) -> None:
+    for path, text in written_files(page):
+        (tmp_path / path).write_text(text, encoding="utf-8")
+    for command in commands(block):
+        assert re.match(r"(\w+=\S+ )*stateat ", command.line), "only stateat is run from the docs"
+        if LONG in command.line:
+            assert_pinned(command)
+            continue
+        status, printed = run(command.line, tmp_path)
+        text = "\n".join(printed)
+        assert status == command.status, text
+        assert missing(command.shown, printed) is None, text
+
+
+def written_files(page: Path) -> Iterator[tuple[str, str]]:
+    """The files that a page has its reader save: a block whose first line is `# build/NAME`."""
+    for block in blocks(page, "yaml"):
+        if found := re.match(r"# build/(\S+)\n", block):
+            yield found[1], block
+
+
+def assert_pinned(command: Command) -> None:
+    """What is shown of a long run is what its scenario expects, variant by variant."""
+    file = re.search(r"\S+\.yaml", command.line)
+    assert file is not None
+    scenario = load(ROOT / file[0])
+    expected = [run.expect or {} for run in scenario.expanded]
+    rows = {name.strip(): values for name, *values in (re.split(r"  +", line) for line in command.shown)}
+    for expect, cell in zip(expected, rows["poisoned"], strict=True):
+        roots = f" ({expect['poisoned_roots']:,} roots)" if expect["poisoned"] else ""
+        assert cell == f"{expect['poisoned']:,}{roots}"
+    for expect, cell in zip(expected, rows["requests on a wrong state"], strict=True):
+        assert cell.split(" (")[0] == f"{expect['tainted_requests']:,}"
+    assert command.shown[-1] == "as expected"
+
+
+def test_shown_lines_are_compared() -> None:
+    """Negative control of :func:`missing`."""
+    printed = ["one", "two (0.3 s)", "", "three"]
+    assert missing(("one", "two (…)", "three"), printed) is None
+    assert missing(("…", "three"), printed) is None
+    assert missing(("one", "three"), printed) == "three"
+    assert missing(("…", "three", "…", "one"), printed) == "one"
+    assert missing(("two",), printed) == "two"
+
+
+def test_make_demo_is_the_command_that_the_readme_shows() -> None:
+    """The README shows the replay that `make demo` does."""
+    recipe = re.findall(r"/(stateat replay \S+)", (ROOT / "Makefile").read_text())
+    assert f"$ {recipe[0]}\n" in PAGES[0].read_text()
+
+
+def test_the_readme_is_short() -> None:
+    assert len(PAGES[0].read_text().splitlines()) <= 220
+
+
+# Files.
+
+
+@pytest.mark.parametrize("page", pages())
+def test_a_yaml_block_runs(page: Path, tmp_path: Path) -> None:
+    """A block with a schema is a scenario; a fragment goes into the page's first such block."""
+    (tmp_path / "examples").symlink_to(DOCS / "examples")
+    base: dict[str, Any] | None = None
+    for i, block in enumerate(blocks(page, "yaml")):
+        data = yaml.safe_load(block)
+        assert isinstance(data, dict)
+        if "schema" in data:
+            base = base or data
+            text = block
+        else:
+            assert base is not None, block
+            engine = {**base["engine"], **data.get("engine", {})}
+            text = yaml.safe_dump({**base, **data, "engine": engine}, sort_keys=False)
+        file = tmp_path / f"{i}.yaml"
+        file.write_text(text, encoding="utf-8")
+        result = replay(load(file))
+        assert not result.failures, block
+        assert all(outcome.finished for outcome in result.variants.values())
+
+
+@pytest.mark.parametrize("file", sorted(DOCS.rglob("*.yaml")), ids=lambda file: file.name)
+def test_an_example_comes_to_what_it_expects(file: Path) -> None:
+    assert not replay(load(file)).failures
+
+
+def test_the_split_in_the_readme_is_the_example() -> None:
+    source = (DOCS / "examples" / "my_split.py").read_text()
+    shown = blocks(PAGES[0], "python")
+    assert len(shown) == 1
+    assert shown[0] in source
+
+
+@pytest.mark.parametrize("page", pages())
+def test_links_lead_somewhere(page: Path) -> None:
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"https?://", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), target
+        assert file.is_relative_to(ROOT), target
+        assert not anchor or anchor in anchors(file), target
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives a page's headings."""
+    heads = re.findall(r"^#+ (.*)$", FENCE.sub("", page.read_text(encoding="utf-8")), re.M)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("page", pages())
+def test_no_path_of_a_machine(page: Path) -> None:
+    assert MACHINE.search(page.read_text(encoding="utf-8")) is None
+
+
+@pytest.mark.parametrize("picture", sorted((DOCS / "img").iterdir()), ids=lambda file: file.name)
+def test_a_picture_is_small_and_of_use(picture: Path) -> None:
+    assert picture.suffix == ".png"
+    assert picture.stat().st_size < 250_000
+    assert any(f"img/{picture.name})" in page.read_text(encoding="utf-8") for page in PAGES)
+
+
+# Tables.
+
+
+def tables(page: Path) -> dict[str, list[list[str]]]:
+    """The rows of the tables under each heading, without their heads; cells without backticks around them."""
+    found: dict[str, list[list[str]]] = {}
+    heading = ""
+    for line in FENCE.sub("", page.read_text(encoding="utf-8")).splitlines():
+        if line.startswith("#"):
+            heading = line.lstrip("# ")
+            assert heading not in found, f"twice: {heading}"
+            found[heading] = []
+        elif line.startswith("|"):
+            found[heading].append([cell.strip() for cell in line.split("|")[1:-1]])
+        elif found.get(heading) and not line.strip():
+            found[heading].append([])
+    return {name: list(bodies(rows)) for name, rows in found.items()}
+
+
+def bodies(rows: list[list[str]]) -> Iterator[list[str]]:
+    """Rows without the first two (head and rule) of each table."""
+    place = 0
+    for row in rows:
+        place = place + 1 if row else 0
+        if place > 2:
+            yield row
+
+
+def code(cell: str) -> list[str]:
+    return re.findall(r"`([^`]*)`", cell)
+
+
+@cache
+def keys() -> dict[str, dict[str, list[str]]]:
+    """docs/scenario-files.md: under each heading that names keys in backticks, the rows by key."""
+    found = tables(DOCS / "scenario-files.md")
+    return {name: {code(row[0])[0]: row for row in rows if code(row[0])} for name, rows in found.items() if rows}
+
+
+def models() -> dict[str, type[BaseModel]]:
+    """The models of a scenario file by the heading of their table."""
+    named: dict[str, type[BaseModel]] = {"`file`": File}
+    todo: list[tuple[str, Any]] = [("", Whole)]
+    for name in ("variants", "expect"):
+        todo.append((name, File.model_fields[name].annotation))
+    while todo:
+        path, annotation = todo.pop(0)
+        for place, model in inside(path, annotation):
+            if model in named.values():
+                continue
+            kind = model.model_fields.get("kind")
+            kinds = get_args(kind.annotation) if kind and get_origin(kind.annotation) is Literal else ()
+            suffix = f" with `kind: {kinds[0]}`" if len(kinds) == 1 else ""
+            if model is not Whole:
+                named[f"`{place}`{suffix}"] = model
+            todo += [(f"{place}.{n}".lstrip("."), f.annotation) for n, f in model.model_fields.items()]
+    return named
+
+
+def inside(path: str, annotation: Any) -> Iterator[tuple[str, type[BaseModel]]]:
+    """The models in a type, with the path at which each stands."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield path, annotation
+    origin, args = get_origin(annotation), get_args(annotation)
+    for arg in args[:1] if origin is Annotated else args[1:] if origin is dict else args:
+        if arg is not NoneType:
+            suffix = "[]" if origin is list else ".*" if origin is dict else ""
+            yield from inside(path + suffix, arg)
+
+
+SHARED = {
+    "Bounds": "`expect.*` bounds and lists",
+    "SomeEnds": "`expect.*` bounds and lists",
+    "SomeFindings": "`expect.*` bounds and lists",
+    "FindingModel": "`expect.findings[]`",
+    "Expectation": "`expect`",
+    "VariantExpectation": "`expect`",
+    "Override": "`variants.*` and `cases.*`",
+}
+"""Tables that several models share, or that stand under a plainer name."""
+
+
+def heading_of(name: str, model: type[BaseModel]) -> str:
+    return SHARED.get(model.__name__, name.replace("`workload.output` with", "`workload.prompt` with"))
+
+
+def model_params() -> list[Any]:
+    return [pytest.param(heading_of(name, model), model, id=model.__name__) for name, model in models().items()]
+
+
+@pytest.mark.parametrize(("heading", "model"), model_params())
+def test_every_key_of_a_scenario_file_is_documented(heading: str, model: type[BaseModel]) -> None:
+    rows = keys()[heading]
+    names = {field.alias or name for name, field in model.model_fields.items()}
+    shared = heading in ("`expect`", "`expect.*` bounds and lists")
+    assert names <= set(rows) if shared else names == set(rows)
+    for name, field in model.model_fields.items():
+        row = rows[field.alias or name]
+        assert len(row) == 6, row
+        told = row[2].strip("`")
+        if field.is_required():
+            assert told == "required", row
+        elif isinstance(field.default, bool | int | float | str):
+            assert told == json.dumps(field.default) or told == field.default, row
+        else:
+            assert told in ("none", "off", "see there", json.dumps(getattr(field.default, "state", None))), row
+
+
+def test_every_key_that_is_documented_exists() -> None:
+    headings = {heading_of(name, model) for name, model in models().items()}
+    documented = {name for name in keys() if name.startswith("`")}
+    assert documented == headings
+    known = {f.alias or n for m in models().values() for n, f in m.model_fields.items()}
+    assert {key for name in documented for key in keys()[name]} <= known
+
+
+def test_closed_sets_of_values_are_whole() -> None:
+    assert set(code(keys()["`engine`"]["preset"][3])) == set(PRESETS)
+    assert set(code(keys()["`engine.speculative`"]["method"][3])) == set(METHODS)
+    built, _, rest = keys()["`oracle`"]["state"][3].partition("not built yet")
+    assert set(code(built)) == set(FAMILIES)
+    assert set(code(rest)) == set(STATES) - set(FAMILIES)
+
+
+def test_every_rule_and_every_value_is_documented() -> None:
+    found: dict[str, list[str]] = {}
+    rule = ""
+    for row in tables(DOCS / "rules.md")["The rules"]:
+        rule = code(row[0])[0] if code(row[0]) else rule
+        found.setdefault(rule, []).append(code(row[2])[0])
+    assert found == {name: list(values) for name, values in RULES.items()}
+
+
+def test_the_table_of_presets_is_the_presets() -> None:
+    rows = [[code(cell)[0] for cell in row] for row in tables(DOCS / "rules.md")["Presets"]]
+    head = re.search(r"^\| rule \|(.*)\|$", (DOCS / "rules.md").read_text(), re.M)
+    assert head is not None
+    releases = code(head[1])
+    assert {r: {row[0]: row[1 + i] for row in rows} for i, r in enumerate(releases)} == PRESETS
+
+
+def test_every_stop_and_every_field_of_a_chunk_is_documented() -> None:
+    """Stops are the texts of the split's and the scheduler's code."""
+    names: set[str] = set()
+    for file in ("split.py", "scheduler.py"):
+        source = (ROOT / "sim" / "engine" / file).read_text()
+        texts = {n.value for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Constant)}
+        names |= {t for t in texts if isinstance(t, str) and re.fullmatch(r"[a-z]+(-[a-z]+)+|budget|threshold", t)}
+    names -= set(RULES["split"])
+    found = tables(DOCS / "rules.md")
+    stops = {name for row in found["The split's stops"] for name in code(row[0])}
+    assert names <= stops
+    assert [name for row in found["A plug-in"] for name in code(row[0])] == [f.name for f in fields(Chunk)]
+
+
+def test_every_event_is_documented_with_its_arguments() -> None:
+    text = (DOCS / "events.md").read_text(encoding="utf-8")
+    sections = dict(re.findall(r"^### `(\w+)`\n(.*?)(?=^##)", text, re.M | re.S))
+    assert list(sections) == list(EVENTS)
+    for name, event in EVENTS.items():
+        told = re.search(r"^Arguments: (.*)$", sections[name], re.M)
+        assert told is not None, name
+        arguments = [code(part)[0] for part in re.split(r"; (?=`)", told[1])]
+        assert [a for a in arguments if a in {f.name for f in fields(event)}] == [f.name for f in fields(event)]
+        assert f'{{"event":"{name}"' in sections[name]
+
+
+def test_the_lines_of_events_are_those_of_real_logs(tmp_path: Path) -> None:
+    logged: set[str] = set()
+    for i, file in enumerate(
+        ("scenarios/seeds/s02-anatomy.yaml", "scenarios/seeds/s03-resume-mid-block.yaml", "docs/examples/events.yaml")
+    ):
+        status, printed = run(f"stateat replay {file} --log build/{i}.jsonl", tmp_path)
+        assert status == 0, "\n".join(printed)
+        logged |= set((tmp_path / f"{i}.jsonl").read_text(encoding="utf-8").splitlines())
+    shown = [line for block in blocks(DOCS / "events.md", "json") for line in block.splitlines()]
+    assert len(shown) >= len(EVENTS)
+    for line in shown:
+        parts = line.split("…")
+        assert any(log.startswith(parts[0]) and log.endswith(parts[-1]) for log in logged), line
+
+
+# Invariants.
+
+
+def checked() -> list[Any]:
+    rows = tables(DOCS / "invariants.md")["Checked"]
+    return [pytest.param(row, id=row[0]) for row in rows if re.fullmatch(r"I\d+", row[0])]
+
+
+def test_every_invariant_has_one_row() -> None:
+    found = tables(DOCS / "invariants.md")
+    rows = [row[0] for part in ("Checked", "Not checked yet") for row in found[part] if re.fullmatch(r"I\d+", row[0])]
+    assert sorted(rows, key=lambda name: int(name[1:])) == [f"I{n}" for n in range(1, 19) if n != 15]
+    source = (ROOT / "oracle" / "audit.py").read_text()
+    built = {row.values[0][0] for row in checked()}
+    assert set(re.findall(r'"(I\d+)"', source)) == built - {"I4"}
+
+
+@pytest.mark.parametrize("row", checked())
+def test_an_invariant_is_checked_where_and_tripped_by_what_is_said(row: list[str]) -> None:
+    name, _, severity, where, trips, clean = row
+    for place in code(where):
+        file, _, function = place.partition(":")
+        assert file == "oracle/audit.py"
+        assert callable(getattr(oracle.audit.Auditor, function))
+    if name == "I4":
+        return
+    if code(trips):
+        found = findings(trips)
+        assert {f.severity for f in found if f.invariant == name} == {severity}
+    assert all(f.invariant != name for f in findings(clean))
+
+
+def findings(cell: str) -> tuple[Any, ...]:
+    """The findings of a cell such as `scenario.yaml` (variant), or of a log."""
+    (file,) = code(cell)
+    if file.endswith(".jsonl"):
+        return next(iter(audit(ROOT / file).variants.values())).findings
+    variant = re.search(r"\((.*)\)$", cell)
+    assert variant is not None
+    return replay(load(ROOT / file), only=[variant[1]]).variants[variant[1]].findings
+
+
+def edits() -> list[Any]:
+    rows = tables(DOCS / "invariants.md")["Checked"]
+    return [pytest.param(*map("".join, map(code, row)), id=code(row[2])[0][:3]) for row in rows if len(row) == 3]
+
+
+@pytest.mark.parametrize(("before", "after", "finding"), edits())
+def test_an_edited_log_gives_the_finding(before: str, after: str, finding: str, tmp_path: Path) -> None:
+    log = (DOCS / "examples" / "deployment.jsonl").read_text()
+    assert log.count(before) == 1
+    (tmp_path / "edited.jsonl").write_text(log.replace(before, after))
+    outcome = next(iter(audit(tmp_path / "edited.jsonl").variants.values()))
+    assert finding in [f"{f.invariant} {f.severity}  step {f.step}  {f.message}" for f in outcome.findings]
