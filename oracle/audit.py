@@ -6,8 +6,9 @@ never sees why an engine decided anything.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from oracle.lineage import Draft, Lineage
@@ -24,6 +25,7 @@ CAUSES = ("partial-tail", "junction", "checkpoint", "look-ahead")
 class Claimed:
     """What a hash says of a slot."""
 
+    group: int
     request: str
     column: int
     offset: int
@@ -44,10 +46,15 @@ class Seen:
     """Tokens of the stream that its last chunk consumed, drafts apart."""
     hit: int = 0
     external: int = 0
-    restored: bool = False
-    """Admitted, and nothing run since."""
+    fresh: bool = False
+    """Admitted, and no chunk told since."""
+    unread: frozenset[int] = frozenset()
+    """Groups of which it has read no state since it was admitted."""
+    misled: bool = False
+    """Whether this admission's restore was wrong."""
+    misread: tuple[int, int] = (-1, -1)
+    """Step and start of the last chunk that read a wrong state."""
     prefilled: bool = False
-    tainted: bool = False
 
     @property
     def prefill_end(self) -> int:
@@ -88,7 +95,10 @@ class Auditor(Observer):
         self.claims: dict[int, dict[bytes, Claimed]] = {}
         self._due: dict[int, None] = {}
         """Slots that were claimed, or written while claimed, in this step."""
-        self._pairs: set[tuple[bytes, int]] = set()
+        self._pairs: dict[tuple[bytes, int], int] = {}
+        """The finding of each (hash, slot) that was ever wrong."""
+        self._past: dict[str, Callable[[], Tokens]] = {}
+        """The tokens of requests that ended: generated again if need be."""
         self._ever: set[tuple[int, Any]] = set()
         """(group, state) of every claim ever made."""
         self._live: dict[tuple[int, Any], dict[int, None]] = {}
@@ -125,8 +135,10 @@ class Auditor(Observer):
     ) -> None:
         if tokens is not None:
             stream = Tokens.explicit(tokens)
+            self._past[request] = lambda: stream
         else:
-            stream = Tokens.generate(segments, index, max_tokens + self.num_drafts + 1)
+            again = partial(Tokens.generate, segments, index, max_tokens + self.num_drafts + 1)
+            stream, self._past[request] = again(), again
         self.requests[request] = Seen(stream, stream.num_prompt)
 
     def step(self, index: int, time_us: int, budget: int) -> None:
@@ -135,7 +147,8 @@ class Auditor(Observer):
 
     def admit(self, request: str, hit: int, external: int, resumed: bool) -> None:
         seen = self.requests[request]
-        seen.hit, seen.external, seen.restored = hit, external, True
+        seen.hit, seen.external, seen.fresh, seen.misled = hit, external, True, False
+        seen.unread = frozenset(self.recurrent)
         seen.next = hit + external
 
     def restore(self, request: str, group: int, slot: int, column: int, offset: int, group_hits: Sequence[int]) -> None:
@@ -144,11 +157,11 @@ class Auditor(Observer):
 
     def load(self, request: str, group: int, key: str, slot: int, offset: int) -> None:
         state = self.family.state_at(self.requests[request].tokens, offset)
-        self._put(slot, Content(state, offset, Write(self.index, request, 0, offset, "load")))
+        self._put(slot, Content(state, offset, Write(self.index, request, 0, offset, "load"), request))
 
     def claim(self, group: int, slot: int, request: str, column: int, offset: int, hash: bytes) -> None:
         truth = self.family.state_at(self.requests[request].tokens, offset)
-        self.claims.setdefault(slot, {})[hash] = Claimed(request, column, offset, truth, self.index)
+        self.claims.setdefault(slot, {})[hash] = Claimed(group, request, column, offset, truth, self.index)
         self._due[slot] = None
         self._ever.add((group, truth))
         self._live.setdefault((group, truth), {})[slot] = None
@@ -166,11 +179,11 @@ class Auditor(Observer):
 
     def allocate(self, request: str, group: int, column: int, slots: Sequence[int]) -> None:
         if not self.groups[group].recurrent:
-            self.slots.erase(slots)
+            self._erase(slots)
 
     def copy(self, request: str, group: int, kind: str, src: int, dst: int, conv_src: int, shift: int) -> None:
         if not self.groups[group].recurrent:
-            self.slots.erase([dst])
+            self._erase([dst])
             return
         source = self.slots.get(src)
         absorbed = source.absorbed if source is not None else 0
@@ -187,6 +200,7 @@ class Auditor(Observer):
         self._check_start(request, seen, start)
         if start < seen.prefill_end:
             self._check_shape(request, seen, start, end, stop)
+        seen.fresh = False
         seen.known = max(end - drafts, start + 1) if drafts else end
         seen.next = seen.known + (accepted[-1] if steps else 0)
 
@@ -215,7 +229,7 @@ class Auditor(Observer):
             right = family.equal(state, family.state_at(seen.tokens, start))
         if not right:
             ancestor = self._check_read(request, seen, group, read, start, content, max(steps, 1))
-        seen.restored = False
+        seen.unread -= {group}
         write = Write(self.index - (1 if steps else 0), request, start, end, "chunk")
         for offset, slot in writes:
             if state is None:
@@ -223,7 +237,7 @@ class Auditor(Observer):
             else:
                 made = family.advance(state, seen.tokens, start, min(offset, known), drafts[: max(offset - known, 0)])
                 count = absorbed + offset - start
-            self._put(slot, Content(made, count, write, None, ancestor))
+            self._put(slot, Content(made, count, write, request, None, ancestor))
 
     def accept(self, request: str, drafted: int, accepted: int) -> None:
         self.requests[request].next += accepted
@@ -267,18 +281,18 @@ class Auditor(Observer):
     def _check_claims(self, slot: int) -> None:
         """I1 content: at the end of each step a claimed slot holds exactly what its claims name."""
         content = self.slots.get(slot)
-        for hash, claim in list(self.claims[slot].items()):
+        self.lineage.heal(slot)
+        for hash, claim in self.claims[slot].items():
             if content is not None and content.state is not None and self.family.equal(content.state, claim.truth):
                 continue
             if (hash, slot) in self._pairs:
+                self._mark(slot, self._pairs[hash, slot])
                 continue
-            self._pairs.add((hash, slot))
             root = None if content is None else self._blame(content)
             self.counts.poisoned += 1
             self.counts.poisoned_roots += root is None
             held, verdict, what = self._verdict(content, claim.request)
-            group = next(g for g in self.recurrent if (g, claim.truth) in self._live)
-            name = self.groups[group].name
+            name = self.groups[claim.group].name
             finding = self.lineage.add(
                 Draft(
                     "I1",
@@ -299,8 +313,13 @@ class Auditor(Observer):
                     f"{claim.request} in step {claim.step}",
                 )
             )
-            self.lineage.poison(slot, finding)
-            self.slots.blame(slot, finding)
+            self._pairs[hash, slot] = finding
+            self._mark(slot, finding)
+
+    def _mark(self, slot: int, finding: int) -> None:
+        """Whoever reads this slot from now on reads what the finding is about."""
+        self.lineage.poison(slot, finding)
+        self.slots.blame(slot, finding)
 
     def _blame(self, content: Content) -> int | None:
         """The root of a wrong content: None if the content itself is one."""
@@ -317,28 +336,36 @@ class Auditor(Observer):
         held = content.absorbed
         if self.family.equal(content.state, self.family.zero()):
             return 0, "zero", "holds a zero state"
-        seen = self.requests.get(request)
-        offset = None if seen is None else self.family.find(content.state, seen.tokens)
+        offset = self._offset(content.state, request)
         if offset is not None:
             return offset, "wrong offset", f"holds state@{offset}"
         if content.ancestor is not None:
             return held, "tainted", f"holds {held} tokens counted from a wrong state"
-        for other in self.requests.values():
-            offset = self.family.find(content.state, other.tokens)
-            if offset is not None:
-                return offset, "foreign", f"holds another request's state@{offset}"
+        offset = self._offset(content.state, content.origin)
+        if offset is not None:
+            return offset, "foreign", f"holds state@{offset} of request {content.origin}"
         return held, "unknown", f"holds {held} tokens of no known prefix"
+
+    def _offset(self, state: Any, request: str) -> int | None:
+        """The offset at which this is the request's state, also if the request has ended."""
+        seen = self.requests.get(request)
+        if seen is not None:
+            return self.family.find(state, seen.tokens)
+        return self.family.find(state, self._past[request]()) if request in self._past else None
 
     def _check_read(
         self, request: str, seen: Seen, group: int, read: int, start: int, content: Content | None, times: int
     ) -> int:
         """I10 seed, I12 boundary copy: what a request reads is its state@start. Returns the root of what it read."""
-        first, seen.tainted = seen.restored, True
+        first = group in seen.unread
         self.counts.tainted[request] = None
-        if first and (seen.hit or seen.external):
+        restored = first and (seen.hit or seen.external) and not seen.misled
+        if restored:
             self.counts.wrong_restores += 1
-            times -= 1
-        self.counts.wrong_reads += times
+            seen.misled = True
+        if seen.misread != (self.index, start):
+            self.counts.wrong_reads += times - bool(restored)
+        seen.misread = self.index, start
         blamed = None if content is None else self._blame(content)
         if blamed is not None or (content is not None and content.ancestor is not None):
             return -1 if blamed is None else blamed
@@ -403,7 +430,7 @@ class Auditor(Observer):
     def _check_start(self, request: str, seen: Seen, start: int) -> None:
         """I6 resume point, I17 honesty: no token twice, none skipped, and as many skipped as were reported."""
         told = seen.hit + seen.external
-        if seen.restored and start != told:
+        if seen.fresh and start != told:
             self._shape("I17", "honesty", request, told, start, f"{request} was told {told} hit tokens, skips {start}")
         if start != seen.next:
             word = "twice" if start < seen.next else "never"
@@ -472,6 +499,13 @@ class Auditor(Observer):
         self.index, self.time_us = steps, time_us
         message = f"{request}{others}: no token in 200 steps, and nothing left to arrive"
         self._shape("I14", "liveness", request, None, None, message)
+
+    def _erase(self, slots: Sequence[int]) -> None:
+        """Attention writes over these."""
+        self.slots.erase(slots)
+        for slot in slots:
+            if slot in self.claims:
+                self._due[slot] = None
 
     def _put(self, slot: int, content: Content) -> None:
         self.slots.put(slot, content)

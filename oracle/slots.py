@@ -21,6 +21,8 @@ class Content:
     absorbed: int
     """Tokens that it has absorbed, right or wrong; UNKNOWN when that cannot be said."""
     write: Write
+    origin: str
+    """The request whose tokens it absorbed last."""
     finding: int | None = None
     """The finding that this very content is the subject of."""
     ancestor: int | None = None

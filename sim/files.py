@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,6 +16,11 @@ def check_writable(path: Path, what: str) -> None:
     folder = path.parent
     if path.is_dir():
         raise InputError(f"{what} {path}: found a folder, allowed is a file")
+    if path.exists() and not path.is_file():
+        # A device or a pipe: nothing is put beside it.
+        if not os.access(path, os.W_OK):
+            raise InputError(f"{what} {path}: no permission to write")
+        return
     if not folder.is_dir():
         raise InputError(f"{what} {path}: there is no folder {folder}")
     if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
@@ -25,11 +31,13 @@ def check_writable(path: Path, what: str) -> None:
 def atomic(path: Path, what: str) -> Iterator[Path]:
     """A path beside ``path`` to write to; it takes its place when all went well, and is removed otherwise."""
     check_writable(path, what)
-    partial = path.with_name(f".{path.stem}.partial{path.suffix}")
+    special = path.exists() and not path.is_file()
+    folder = Path(tempfile.gettempdir()) if special else path.parent
+    partial = folder / f".{path.stem}.{os.getpid()}.partial{path.suffix}"
     try:
         yield partial
-        # A special file (/dev/null, a pipe) cannot be replaced, only written to.
-        if path.exists() and not path.is_file():
+        if special:
+            # It cannot be replaced, only written to.
             path.write_bytes(partial.read_bytes())
         else:
             partial.replace(path)

@@ -105,8 +105,7 @@ class Simulation:
             if time > self.env.now:
                 yield self.env.timeout(time - self.env.now)
             self._aborts.pop()
-            if self.scheduler.abort(name, self.index):
-                self._done([name])
+            self.scheduler.abort(name)
 
     def _done(self, names: Iterable[str]) -> None:
         for name in names:

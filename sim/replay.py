@@ -91,10 +91,7 @@ def drive(
     drafts = options.speculative.num_speculative_tokens
     everyone.run(SCHEMA, options.preset, options.groups, drafts, options_in_force(options) | dict(about or {}))
     tick = None if progress is None else _teller(progress, len(requests), auditor)
-    try:
-        Simulation(scheduler, options, requests, budgets, everyone, tick).run()
-    except PolicyError as error:
-        raise PolicyError(f"rule split={table['split']}: {error}") from error
+    Simulation(scheduler, options, requests, budgets, everyone, tick).run()
     outcome = outcome_of(options.preset, options.preset, options.groups, table, auditor, tally, digest)
     return replace(outcome, wall_s=perf_counter() - started)
 
@@ -233,7 +230,7 @@ def audit(path: Path, state: str = "digest") -> Result:
         assert hearing is not None
         try:
             tell(event, hearing.everyone)
-        except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
+        except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError) as error:
             kind = type(event).__name__.lower()
             raise InputError(
                 f"{path}: event {number} ({kind}) does not follow from those before it: {type(error).__name__} {error}"

@@ -24,6 +24,8 @@ Segments = tuple[tuple[int, int], ...]
 Fingerprint = tuple[int, int]
 
 VOCABULARY = 50_000
+MAX_TOKENS = 1 << 27
+"""Of one request: a gigabyte of ids."""
 PLACEHOLDER = -1
 """A draft token that stands for nothing and never matches (vLLM pads decode rows with it)."""
 
@@ -49,10 +51,13 @@ def segment_ids(segments: Iterable[tuple[int, int]]) -> Ids:
     pairs = [(seed, length) for seed, length in segments if length > 0]
     if not pairs:
         return np.zeros(0, np.int64)
+    total = sum(length for _, length in pairs)
+    if total > MAX_TOKENS:
+        raise ValueError(f"found {total} tokens, allowed at most {MAX_TOKENS}")
     lengths = np.array([length for _, length in pairs], np.int64)
     bases = np.array([_base(seed) for seed, _ in pairs], np.uint64)
     starts = np.cumsum(lengths) - lengths
-    within = np.arange(int(lengths.sum()), dtype=np.int64) - np.repeat(starts, lengths)
+    within = np.arange(total, dtype=np.int64) - np.repeat(starts, lengths)
     raw = splitmix64(np.repeat(bases, lengths) + within.astype(np.uint64))
     return (raw % np.uint64(VOCABULARY)).astype(np.int64)
 

@@ -105,7 +105,11 @@ def _value(where: str, hint: Any, value: Any) -> Any:
         except ValueError:
             raise InputError(f"{where}: found {value!r}, allowed is hexadecimal") from None
     if hint is Group and isinstance(value, dict) and set(value) == {f.name for f in fields(Group)}:
-        return Group(**value)
+        hints = get_type_hints(Group)
+        group = Group(**{key: _value(f"{where}.{key}", hints[key], item) for key, item in value.items()})
+        if group.block_size < 1:
+            raise InputError(f"{where}.block_size: found {group.block_size}, allowed is 1 or more")
+        return group
     if origin is dict and isinstance(value, dict):
         return value
     if hint in (str, int, bool) and type(value) is hint:

@@ -12,11 +12,11 @@ from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Any
 
-from sim.cache.lookup import Lookup, intersection
+from sim.cache.lookup import Hit, Lookup, intersection
 from sim.cache.retire import Retire, stops_at_null_gap
 from sim.engine.options import Options
-from sim.engine.split import SPLITS, Split
-from sim.errors import InputError
+from sim.engine.split import SPLITS, Cut, Split
+from sim.errors import InputError, PolicyError
 
 Grid = Callable[[Options], int]
 Seed = Callable[[int, int, int], int]
@@ -111,6 +111,17 @@ RULES: dict[str, dict[str, object]] = {
 assert tuple(RULES) == tuple(f.name for f in fields(Rules))
 
 
+ANSWERS: dict[str, tuple[type | tuple[type, ...], str]] = {
+    "split": ((int, Cut), "a number of tokens, or a Cut"),
+    "grid": (int, "a block size"),
+    "seed": (int, "a column"),
+    "lookup": (Hit, "a Hit"),
+    "retire": (list, "a list of columns"),
+    "draft_slots": (int, "a number of tokens"),
+}
+"""What a user's rule may answer."""
+
+
 def check(name: str, value: str) -> None:
     """Raise ValueError, with the nearest names, unless this is a rule and one of its values (or a plug-in)."""
     if name not in RULES:
@@ -159,4 +170,20 @@ def _load(name: str, value: str) -> object:
         raise InputError(f"rule {name}={value}: cannot load it: {type(error).__name__}: {error}") from error
     if not callable(made):
         raise InputError(f"rule {name}={value}: found {type(made).__name__}, which cannot be called")
-    return made
+    return _guarded(f"rule {name}={value}", name, made)
+
+
+def _guarded(what: str, name: str, made: Callable[..., Any]) -> Callable[..., Any]:
+    """A user's rule, whose errors and impossible answers are told as what they are."""
+    kind, allowed = ANSWERS[name]
+
+    def ask(*question: Any) -> Any:
+        try:
+            answer = made(*question)
+        except Exception as error:
+            raise PolicyError(f"{what} raised {type(error).__name__}: {error}") from error
+        if not isinstance(answer, kind) or isinstance(answer, bool):
+            raise PolicyError(f"{what} gave {answer!r}, allowed is {allowed}")
+        return answer
+
+    return ask

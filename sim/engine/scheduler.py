@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from sim.cache.lookup import Hit
 from sim.cache.manager import KVCache
 from sim.engine.options import Options
+from sim.engine.presets import table
 from sim.engine.quiet import Quiet
 from sim.engine.request import Request, placeholders
 from sim.engine.rules import Rules
@@ -32,6 +33,7 @@ class Step:
     prefill_tokens: int = 0
     decode_tokens: int = 0
     finished: list[str] = field(default_factory=list)
+    """Requests that ended, by themselves or by an abort."""
 
     @property
     def tokens(self) -> int:
@@ -50,6 +52,9 @@ class Scheduler:
         self.threshold = options.long_prefill_token_threshold
         self.cap = options.max_num_batched_tokens - rules.draft_slots(options)
         self.grid = rules.grid(options)
+        if self.grid < 1:
+            rule = table(options.preset, options.rules)["grid"]
+            raise PolicyError(f"rule grid={rule} gave {self.grid}, allowed is a block size of 1 or more")
         self.splits = options.enable_prefix_caching and bool(options.recurrent)
         self.hash_unit = options.hash_unit if options.fine_hits and options.enable_prefix_caching else 0
         self.cache = KVCache(options, rules, observer.claim, observer.unclaim)
@@ -62,6 +67,7 @@ class Scheduler:
         """The running requests that are not quiet, in order."""
         self.quiet = Quiet(self.cache, self.worker, observer, self.num_drafts, fast_forward)
         self.admissions = 0
+        self._aborted: list[str] = []
 
     # Arrivals.
 
@@ -71,19 +77,11 @@ class Scheduler:
         self.observer.arrive(request.id, request.index, time, arrival.segments, None, request.max_outputs)
         self.waiting.append(request)
 
-    def abort(self, name: str, step: int) -> bool:
-        """Take a request away before a step; False if it is not here (any more)."""
-        request = next((r for r in (*self.running, *self.waiting) if r.id == name), None)
-        if request is None:
+    def abort(self, name: str) -> bool:
+        """Take a request away before the next step; False if it is not here (any more)."""
+        if all(request.id != name for request in (*self.running, *self.waiting)):
             return False
-        if request in self.running:
-            self._wake(request, step)
-            self.running.remove(request)
-            self.active.remove(request)
-            self.cache.free(request)
-        else:
-            self.waiting.remove(request)
-        self.observer.abort(name)
+        self._aborted.append(name)
         return True
 
     @property
@@ -92,7 +90,7 @@ class Scheduler:
 
     def jump(self, step: int) -> int:
         """For how many steps from ``step`` on every request is quiet, so that all of them can be skipped at once."""
-        if self.active or (self.waiting and len(self.running) < self.options.max_num_seqs):
+        if self.active or self._aborted or (self.waiting and len(self.running) < self.options.max_num_seqs):
             return 0
         return self.quiet.until() - step
 
@@ -106,6 +104,8 @@ class Scheduler:
     def step(self, index: int, time: int, budget: int) -> Step:
         """Decide, run and commit one step; the caller says what it lasts (:meth:`Observer.commit`)."""
         self.observer.step(index, time, budget)
+        result = Step()
+        self._abort(index, result)
         self.cache.new_step()
         for request in self.quiet.due(index):
             self._wake(request, index)
@@ -116,10 +116,23 @@ class Scheduler:
         if not preempted:
             decodes = bool(rows or self.quiet.tokens) and not any(row.request.prefilling for row in rows)
             self._schedule_waiting(budget - used - self.quiet.tokens, rows, decodes)
-        result = Step(decode_tokens=self.quiet.tokens)
+        result.decode_tokens = self.quiet.tokens
         self.worker.before(index, rows, self.cache.take_copies(), self.cache.given)
         self._update(index, rows, result)
         return result
+
+    def _abort(self, index: int, result: Step) -> None:
+        for request in [r for r in (*self.running, *self.waiting) if r.id in self._aborted]:
+            if request in self.running:
+                self._wake(request, index)
+                self.running.remove(request)
+                self.active.remove(request)
+                self.cache.free(request)
+            else:
+                self.waiting.remove(request)
+            self.observer.abort(request.id)
+            result.finished.append(request.id)
+        self._aborted.clear()
 
     def _schedule_running(self, index: int, budget: int, rows: list[Row]) -> tuple[int, bool]:
         """Tokens used, and whether somebody was preempted."""
@@ -187,18 +200,16 @@ class Scheduler:
     def _ask(self, request: Request, chunk: Chunk) -> Cut:
         try:
             answer = self.rules.split(chunk)
-        except Exception as error:
-            raise PolicyError(
-                f"the split raised {type(error).__name__}: {error} (request {request.id}, {chunk})"
-            ) from error
+        except PolicyError as error:
+            raise PolicyError(f"{error} (request {request.id}, {chunk})") from error
         cut = answer if isinstance(answer, Cut) else Cut(answer, "split")
-        tokens = cut.tokens
-        if isinstance(tokens, bool) or not isinstance(tokens, int) or not 0 <= tokens <= chunk.offered:
+        if not isinstance(cut.tokens, int) or not 0 <= cut.tokens <= chunk.offered:
+            rule = table(self.options.preset, self.options.rules)["split"]
             raise PolicyError(
-                f"the split gave {tokens!r} tokens to request {request.id}, which was offered {chunk.offered}"
-                f" at {chunk.start}: allowed are the integers 0 to {chunk.offered}"
+                f"rule split={rule} gave {cut.tokens!r} tokens to request {request.id}, which was offered "
+                f"{chunk.offered} at {chunk.start}: allowed are the integers 0 to {chunk.offered}"
             )
-        return Cut(tokens, "" if tokens == chunk.offered and cut.stop == "split" else cut.stop)
+        return Cut(cut.tokens, "") if cut == (chunk.offered, "split") else cut
 
     def _launch(self, request: Request, start: int, count: int, rows: list[Row], stop: str) -> None:
         """Put a running request's chunk into the batch, with the drafts that fit."""

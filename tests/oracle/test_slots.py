@@ -12,28 +12,32 @@ A = Write(0, "a", 0, 10, "chunk")
 COPIED = Write(1, "b", 10, 10, "cow")
 
 
+def content(state: object, finding: int | None = None, ancestor: int | None = None, write: Write = A) -> Content:
+    return Content(state, 10, write, "a", finding, ancestor)
+
+
 def test_an_untouched_slot_holds_nothing() -> None:
     assert Slots().get(3) is None
 
 
 def test_the_last_write_wins() -> None:
     slots = Slots()
-    slots.put(3, Content("old", 1, A))
-    slots.put(3, Content("new", 2, A))
-    assert slots.get(3) == Content("new", 2, A)
+    slots.put(3, content("old"))
+    slots.put(3, content("new"))
+    assert slots.get(3) == content("new")
 
 
 def test_a_copy_keeps_the_state_its_finding_and_its_ancestor_and_has_a_write_of_its_own() -> None:
     slots = Slots()
-    slots.put(3, Content("state", 10, A, 5, 2))
+    slots.put(3, content("state", 5, 2))
     slots.copy(3, 4, COPIED)
-    assert slots.get(4) == Content("state", 10, COPIED, 5, 2)
-    assert slots.get(3) == Content("state", 10, A, 5, 2)
+    assert slots.get(4) == content("state", 5, 2, COPIED)
+    assert slots.get(3) == content("state", 5, 2)
 
 
 def test_a_copy_of_nothing_leaves_nothing() -> None:
     slots = Slots()
-    slots.put(4, Content("state", 10, A))
+    slots.put(4, content("state"))
     slots.copy(3, 4, COPIED)
     assert slots.get(4) is None
     slots.copy(3, 5, COPIED)
@@ -44,12 +48,12 @@ def test_the_first_finding_of_a_content_stays_and_a_new_content_has_none() -> No
     slots = Slots()
     slots.blame(3, 0)
     assert slots.get(3) is None
-    slots.put(3, Content("state", 10, A))
+    slots.put(3, content("state"))
     slots.blame(3, 7)
     slots.blame(3, 8)
-    assert slots.get(3) == Content("state", 10, A, 7)
-    slots.put(3, Content("other", 11, A))
-    assert slots.get(3) == Content("other", 11, A)
+    assert slots.get(3) == content("state", 7)
+    slots.put(3, content("other"))
+    assert slots.get(3) == content("other")
 
 
 ACTS = st.one_of(
@@ -64,7 +68,7 @@ def test_is_a_dictionary_of_slots(acts: list[tuple[str, object, object]]) -> Non
     slots, model = Slots(), dict[int, object]()
     for name, one, other in acts:
         if name == "put":
-            slots.put(one, Content(other, 0, A))  # type: ignore[arg-type]
+            slots.put(one, content(other))  # type: ignore[arg-type]
             model[one] = other  # type: ignore[index]
         elif name == "copy":
             slots.copy(one, other, COPIED)  # type: ignore[arg-type]
@@ -73,5 +77,5 @@ def test_is_a_dictionary_of_slots(acts: list[tuple[str, object, object]]) -> Non
             slots.erase(one)  # type: ignore[arg-type]
             model.update(dict.fromkeys(one))  # type: ignore[call-overload]
         for slot in range(5):
-            content = slots.get(slot)
-            assert (None if content is None else content.state) == model.get(slot)
+            held = slots.get(slot)
+            assert (None if held is None else held.state) == model.get(slot)

@@ -24,6 +24,7 @@ S02 = str(ROOT / "scenarios" / "seeds" / "s02-anatomy.yaml")
 S03 = str(ROOT / "scenarios" / "seeds" / "s03-resume-mid-block.yaml")
 LIMITS = ROOT / "scenarios" / "limits"
 STATEAT = (sys.executable, "-c", "from sim.cli import main; main(prog_name='stateat')")
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
 
 POISONED = """\
 schema: stateat/1
@@ -66,7 +67,13 @@ def run(*args: str) -> Result:
 
 def process(*args: str, env: dict[str, str] | None = None, **more: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*STATEAT, *args], capture_output=True, text=True, timeout=60, check=False, env=os.environ | (env or {}), **more
+        [*STATEAT, *args],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=ENVIRONMENT | (env or {}),
+        **more,
     )
 
 
@@ -125,7 +132,7 @@ BAD: list[tuple[Sequence[str], str]] = [
     (("replay", S02, "--rule", "splt=x"), "unknown rule 'splt': did you mean split?"),
     (("replay", S02, "--rule", "split=prefil-end"), "did you mean prefill-end?"),
     (("replay", S02, "--rule", "split=none_such:Class"), "cannot load it: ModuleNotFoundError"),
-    (("replay", S02, "--rule", "split=builtins:repr"), "the split gave 'Chunk(start=0"),
+    (("replay", S02, "--rule", "split=builtins:repr"), "rule split=builtins:repr gave 'Chunk(start=0"),
     (("replay", S02, "--state", "dig"), "--state: found 'dig', allowed digest"),
     (("replay", S02, "--json", "none/out.json"), "--json none/out.json: there is no folder none"),
     (("replay", S02, "--json", "."), "--json .: found a folder, allowed is a file"),
@@ -181,7 +188,6 @@ def test_a_rule_with_named_answers_alone_takes_no_plug_in() -> None:
     assert "'json:JSONDecoder' of rule 'publish'; allowed: at-schedule, at-schedule-at-once" in result.stderr
 
 
-@pytest.mark.xfail(strict=True, reason="a rule other than the split that raises leaves a traceback")
 def test_a_grid_that_raises_is_named() -> None:
     result = run("replay", S02, "--rule", "grid=json:dumps")
     assert result.exit_code == 2 and "grid=json:dumps" in result.stderr
@@ -397,9 +403,9 @@ def test_a_failing_replay_leaves_no_file(here: Path) -> None:
     rule = ("--rule", "split=breaks:Policy")
     outputs = ("--log", "o.jsonl", "--plot", "o.svg", "--perfetto", "o.json", "--json", "all.json")
     # A plug-in may lie in the current folder.
-    done = process("replay", "clean.yaml", *rule, *outputs, env={"PYTHONPATH": str(ROOT)})
+    done = process("replay", "clean.yaml", *rule, *outputs)
     assert done.returncode == 2 and "Traceback" not in done.stderr
-    assert "poisoned, variant vllm-0.27.0: rule split=breaks:Policy: the split gave -1 tokens" in done.stderr
+    assert "poisoned, variant vllm-0.27.0: rule split=breaks:Policy gave -1 tokens" in done.stderr
     assert made(here) - {"__pycache__"} == {"breaks.py"}
 
 
@@ -418,12 +424,14 @@ def test_an_interrupted_replay_leaves_no_file(here: Path) -> None:
         )
     )
     arguments = ("replay", "endless.yaml", "--no-fast-forward", "--log", "o.jsonl", "--json", "o.json")
-    child = subprocess.Popen([*STATEAT, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    partial = here / ".o.partial.jsonl"
+    child = subprocess.Popen(
+        [*STATEAT, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
+    )
     deadline = time.monotonic() + 30
-    while not (partial.exists() and partial.stat().st_size) and time.monotonic() < deadline:
+    while not any(p.stat().st_size for p in here.glob(".o*")) and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert child.poll() is None
+    # It is at work: something is half-written, under another name.
+    assert child.poll() is None and time.monotonic() < deadline
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=30)
     assert child.returncode == 130
@@ -436,7 +444,9 @@ def test_an_interrupted_replay_leaves_no_file(here: Path) -> None:
 )
 def test_a_reader_that_has_seen_enough_leaves_no_traceback(args: Sequence[str]) -> None:
     for lines in (0, 1):
-        child = subprocess.Popen([*STATEAT, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        child = subprocess.Popen(
+            [*STATEAT, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
+        )
         assert child.stdout is not None and child.stderr is not None
         for _ in range(lines):
             assert child.stdout.readline()

@@ -99,7 +99,6 @@ def test_a_file_without_permission_is_named(tmp_path: Path, monkeypatch: pytest.
     check_writable(tmp_path / "other", "--log")
 
 
-@pytest.mark.xfail(strict=True, reason="a special file is refused where its folder cannot be written (/dev for a user)")
 def test_a_special_file_in_a_folder_that_cannot_be_written_may_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

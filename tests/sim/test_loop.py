@@ -194,7 +194,7 @@ def test_a_closed_loop_never_has_more_than_its_clients(requests: int, clients: i
     assert outcome.finished == requests
 
 
-# Aborts.
+# Aborts: the step that starts next takes the request away, and is the last that it is part of.
 
 
 def test_a_running_request_is_taken_away_before_the_step_of_that_time() -> None:
@@ -224,25 +224,22 @@ def aborted(fast_forward: bool) -> Outcome:
 @pytest.mark.parametrize("fast_forward", [True, False], ids=["fast-forward", "step by step"])
 def test_an_abort_wakes_a_fast_forwarded_request_where_it_would_be(fast_forward: bool) -> None:
     outcome = aborted(fast_forward)
-    assert (outcome.output_tokens, outcome.chunks, outcome.steps, outcome.time_us) == (7, 7, 7, 7)
+    assert (outcome.output_tokens, outcome.chunks, outcome.steps, outcome.time_us) == (7, 7, 8, 8)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="an abort wakes a quiet request before any `step` event of that time: its rows get older steps"
-)
 def test_an_abort_of_a_fast_forwarded_request_does_not_change_the_digest() -> None:
     assert aborted(True).digest == aborted(False).digest
 
 
 def test_who_waits_for_an_aborted_request_may_come() -> None:
     outcome, heard = play(STEPS, ask("a", 0, 5, 50, abort=7), ask("b", 2, after="a"))
-    assert [(e[0], e[2]) for e in heard.of("arrive")] == [("a", 0), ("b", 9)]
+    assert [(e[0], e[2]) for e in heard.of("arrive")] == [("a", 0), ("b", 10)]
     assert outcome.finished == 1
 
 
 def test_a_run_whose_requests_are_all_aborted_ends() -> None:
     outcome, _ = play(STEPS, ask("a", 0, 5, 50, abort=3), ask("b", 0, 5, 50, abort=4))
-    assert (outcome.finished, outcome.livelock, outcome.steps) == (0, False, 4)
+    assert (outcome.finished, outcome.livelock, outcome.steps) == (0, False, 5)
 
 
 # Livelock.
@@ -280,15 +277,19 @@ def test_another_that_runs_is_no_livelock() -> None:
     assert not outcome.livelock and outcome.finished == 2
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=StillRunningError,
-    reason="a follower of a stuck request counts as a pending arrival: the loop never ends",
-)
 def test_who_waits_for_a_stuck_request_will_not_arrive() -> None:
     options = replace(STUCK, preset="vllm-0.27.0")
     outcome, _ = play(options, ask("a", prompt=40), ask("b", 0, after="a"), budgets=[8] * 3000)
     assert outcome.livelock and outcome.steps == 200
+
+
+@pytest.mark.xfail(
+    strict=True, reason="the abort has left the calendar, and waits for its step, when the 200 silent steps are counted"
+)
+def test_a_stuck_request_that_will_be_aborted_is_no_livelock() -> None:
+    options = replace(STUCK, preset="vllm-0.27.0")
+    outcome, _ = play(options, ask("a", prompt=40, abort=500), budgets=[8] * 3000)
+    assert (outcome.livelock, outcome.steps) == (False, 501)
 
 
 # Progress.

@@ -88,7 +88,7 @@ def test_a_broken_policy_is_named_with_scenario_variant_and_case() -> None:
         simulate(run)
     said = str(caught.value)
     assert said.startswith(
-        "s01-pr51113-cases, variant old gate, case fragmented first chunk: rule split=builtins:repr: "
+        "s01-pr51113-cases, variant old gate, case fragmented first chunk: rule split=builtins:repr gave "
     )
 
 

@@ -231,6 +231,16 @@ def test_attention_advertises_its_own_tail_once_it_is_computed() -> None:
     assert pool.find(0, key(48)) == table.blocks[2]
 
 
+def test_a_tail_joins_the_hash_of_a_block_that_is_already_full() -> None:
+    cache, pool = attention()
+    table = Table()
+    cache.extend("a", table, 48)
+    cache.publish("a", table, HASHES, 48)
+    cache.publish_prompt_tail("a", table, HASHES, 38, 48)
+    assert pool.find(0, key(48)) == pool.find(0, key(36)) == table.blocks[2]
+    assert pool.primary[table.blocks[2]] == key(48)
+
+
 # Copy-on-write.
 
 
@@ -264,6 +274,7 @@ def test_an_own_tail_moves_its_claim_to_a_copy_and_the_request_stays_on_its_bloc
     cache.extend("a", table, 36)
     cache.publish_prompt_tail("a", table, HASHES, 38, 36)
     own = table.blocks[2]
+    cache.published_now.clear()
     assert cache.needed(table, [], 0, 38) == 2  # the copy, and (as vLLM counts) one more
     assert cache.extend("a", table, 38) == []
     (copy,) = (c.target for c in cache.copies)

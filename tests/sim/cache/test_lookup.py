@@ -152,7 +152,9 @@ def test_i5_holds_with_two_attention_sizes_too(data: st.DataObject) -> None:
     options = Options((attention(4), attention(12), recurrent(24)), partial_hits=data.draw(st.booleans()))
     cache = Cache.of(options, True, [data.draw(offsets(options, group)) for group in options.groups])
     hit = cache.lookup(LENGTH - 1)
-    assert hit.tokens <= brute(cache, {0, 1}, LENGTH - 1)
+    longest = brute(cache, {0, 1}, LENGTH - 1)
+    # What the first gives up may end inside a block of the second, which then has no entry there.
+    assert hit.tokens <= longest if cache.geo.fine else hit.tokens == longest
     if hit.tokens:
         assert hit.tokens in cache.published[2]
         assert all(cache.reach(i, LENGTH - 1) >= hit.tokens for i in (0, 1))

@@ -82,6 +82,19 @@ def test_no_hit_covers_a_whole_prompt() -> None:
         assert world.cache.lookup(world.request(prompt)).tokens == hit
 
 
+@pytest.mark.parametrize(("drafts", "known"), [(0, 32), (3, 36)])
+def test_attention_is_advertised_as_far_as_a_hit_could_reach_and_a_drafters_block_further(
+    drafts: int, known: int
+) -> None:
+    groups = (replace(GROUPS[0], eagle=True), GROUPS[1])
+    world = World(replace(OPTIONS, groups=groups, partial_hits=False, speculative=Speculative("mtp", drafts)))
+    request = world.request(47)
+    assert world.admit(request, 47) == ""
+    hashes = request.hashes(4)
+    found = [n for n in range(4, 48, 4) if world.cache.pool.find(0, hashes[n // 4 - 1]) is not None]
+    assert found == list(range(4, known + 1, 4))
+
+
 def test_without_prefix_caching_nothing_is_hit_nor_advertised() -> None:
     world = World(replace(OPTIONS, enable_prefix_caching=False))
     assert world.admit(world.request(32), 32) == ""
