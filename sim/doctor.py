@@ -124,7 +124,7 @@ def _parts() -> Iterator[Part]:
     yield Part("GPU", ok, False, found, "the same kernels, at a model's real sizes")
     releases = vllm_releases()
     found = ", ".join(releases) or f"no release in {_vllm_folder()}"
-    yield Part("vLLM", bool(releases), False, found, "the real scheduler as an engine (--engine vllm)")
+    yield Part("vLLM", bool(releases), False, found, "real schedulers to compare with")
     shared = shared_folder()
     found = str(shared) if shared.is_dir() else f"no folder {shared}: name it in STATEAT_SHARED"
     yield Part(

@@ -31,9 +31,7 @@ PRESETS = st.sampled_from(sorted(presets.PRESETS))
 
 
 def run(world: World, observers: list[Observer] | None = None, fast_forward: bool = True) -> Outcome:
-    outcome = drive(
-        world.options, world.arrivals, world.budgets, observers=observers or [], fast_forward=fast_forward
-    )
+    outcome = drive(world.options, world.arrivals, world.budgets, observers=observers or [], fast_forward=fast_forward)
     return replace(outcome, wall_s=0.0)
 
 

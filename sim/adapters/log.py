@@ -71,7 +71,7 @@ def _event(where: str, line: str) -> Any:
     try:
         data = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: not JSON: {error}") from None
+        raise InputError(f"{where}: not JSON: {error} (a log has an event on each line, as --log writes it)") from None
     if not isinstance(data, dict):
         raise InputError(f"{where}: found {type(data).__name__}, allowed is an object")
     name = data.pop("event", None)

@@ -167,7 +167,8 @@ def _load(name: str, value: str) -> object:
         made = getattr(importlib.import_module(module), attribute)
         made = made() if isinstance(made, type) else made
     except Exception as error:
-        raise InputError(f"rule {name}={value}: cannot load it: {type(error).__name__}: {error}") from error
+        hint = " (looked in the current folder and in PYTHONPATH)" if isinstance(error, ModuleNotFoundError) else ""
+        raise InputError(f"rule {name}={value}: cannot load it: {type(error).__name__}: {error}{hint}") from error
     if not callable(made):
         raise InputError(f"rule {name}={value}: found {type(made).__name__}, which cannot be called")
     return _guarded(f"rule {name}={value}", name, made)

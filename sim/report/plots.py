@@ -135,7 +135,7 @@ def _plot(timeline: Timeline, outcome: Outcome, ax: Axes, scale: Scale, height: 
 
 def _verdict(outcome: Outcome) -> str:
     if not outcome.poisoned:
-        return "clean"
+        return "livelock" if outcome.livelock else "clean" if outcome.restores else "clean (no hits)"
     return f"{outcome.poisoned:,} poisoned ({plural(outcome.poisoned_roots, 'root')})"
 
 

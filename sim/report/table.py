@@ -46,10 +46,13 @@ def head(options: Options, minimum_prefix: int | None = None) -> str:
         never = (
             f" (above max_model_len {options.max_model_len}: no hit ever)" if shortest > options.max_model_len else ""
         )
-        parts.append(f"minimum cacheable prefix {shortest} tokens{never}")
+        parts.append(f"minimum cacheable prefix {shortest} tokens (first repeat){never}")
     else:
         parts.append("prefix caching off")
     parts.append(f"a request pins {' + '.join(_pinned(options))}")
+    if options.attention:
+        room = options.num_blocks * min(options.groups[i].block_size for i in options.attention)
+        parts.append(f"the pool's {options.num_blocks:,} blocks are {room:,} tokens of attention")
     return " · ".join(parts)
 
 
@@ -66,13 +69,16 @@ def shortest_cacheable(options: Options) -> int:
 
     One token is always computed, so one hash unit and a token where hits are finer than a block, else a scheduler
     block and a token. A look-ahead drafter that drops a block needs a second one: two recurrent blocks where hits
-    are finer, else two scheduler blocks and a token.
+    are finer, else two scheduler blocks, and an attention block more than one of them. A third sender may hit
+    earlier: attention then knows a junction, at which the second one stopped.
     """
     from sim.engine.presets import table
 
     drop = options.speculative.eagle and table(options.preset, options.rules).get("drafter_guard") != "ignore"
     if not options.fine_hits:
-        return options.scheduler_block_size * (2 if drop else 1) + 1
+        block = options.scheduler_block_size
+        dropped = max((options.groups[i].block_size for i in options.attention), default=0)
+        return max(2 * block, block + dropped + 1) if drop else block + 1
     if drop:
         return 2 * max(options.groups[i].block_size for i in options.recurrent)
     return options.hash_unit + 1
@@ -155,6 +161,7 @@ def _rows(result: Result, verbose: bool) -> list[Row]:
     unit = "steps" if result.clock == "steps" else "ms"
     rows: list[Row] = [
         ("preset", lambda o: one_line(o.preset) or "-"),
+        *_overrides(result),
         ("requests", lambda o: _of(o.finished, o.requests, "finished")),
         ("steps", lambda o: f"{o.steps:,}"),
         ("chunks", lambda o: f"{o.chunks:,}"),
@@ -177,6 +184,23 @@ def _rows(result: Result, verbose: bool) -> list[Row]:
     if verbose:
         rows += [(f"poisoned in {one_line(name)}"[:40], _poisoned_in(name)) for name in names]
     return rows
+
+
+def _overrides(result: Result) -> list[Row]:
+    """A row for each rule that some variant takes otherwise than its preset."""
+    from sim.engine.presets import PRESETS
+
+    names = dict.fromkeys(
+        name
+        for outcome in result.variants.values()
+        for name, value in outcome.rules.items()
+        if PRESETS.get(outcome.preset, outcome.rules).get(name) != value
+    )
+    return [(f"rule {name}", _rule(name)) for name in names]
+
+
+def _rule(name: str) -> Callable[[Outcome], str]:
+    return lambda outcome: one_line(outcome.rules.get(name, "-"))
 
 
 def poisoned_text(outcome: Outcome) -> str:
@@ -292,7 +316,9 @@ def _print_verdict(result: Result, console: Console) -> None:
     elif any(map(_is_poisoned, result.variants.values())):
         _say(console, Text("poisoned" + ", and the file expects nothing" * result.is_scenario, style="bold red"))
     else:
-        _say(console, Text("nothing poisoned" + "; the file expects nothing" * result.is_scenario))
+        hits = any(outcome.restores for outcome in result.variants.values())
+        proof = "" if hits else ", but nothing was hit either: that proves nothing"
+        _say(console, Text("nothing poisoned" + proof + "; the file expects nothing" * result.is_scenario))
 
 
 def _print_failure(failure: Failure, console: Console) -> None:

@@ -61,7 +61,7 @@ def test_releases_of_vllm_are_listed_in_order(bare: Path) -> None:
         "ok": True,
         "needed": False,
         "found": "0.9.1, 0.26.0, 0.27.0",
-        "adds": "the real scheduler as an engine (--engine vllm)",
+        "adds": "real schedulers to compare with",
     }
 
 

@@ -88,6 +88,11 @@ def test_an_arrival_during_a_step_waits_for_the_next(time: int, step: int) -> No
     assert admissions(heard)["b"] == (step // 100, step)
 
 
+def test_an_arrival_at_the_end_of_a_step_enters_even_when_another_came_during_it() -> None:
+    _, heard = play(MICROS, ask("a", 0, 5, 9), ask("b", 50), ask("c", 100))
+    assert admissions(heard) == {"a": (0, 0), "b": (1, 100), "c": (1, 100)}
+
+
 def test_arrivals_of_one_time_enter_in_the_order_of_the_file() -> None:
     _, heard = play(STEPS, ask("z", 4), ask("m", 2), ask("a", 4), ask("b", 2))
     assert [e[0] for e in heard.of("arrive")] == ["m", "b", "z", "a"]

@@ -214,6 +214,13 @@ def test_a_boundary_that_was_passed_goes_to_its_own_column(known: int, drafts: i
         assert column + request.accepted[1] - 1 == column + m - 1
 
 
+def test_a_row_that_ends_on_its_boundary_needs_no_copy() -> None:
+    told, heard = worker(drafts=3)
+    request = Asker(running=[-1, 2], accepted=[1, 2])
+    told.after([row(request, 47, 48)])
+    assert heard.events == [] and request.accepted[1] == 1
+
+
 def test_without_a_drafter_nothing_is_copied_back() -> None:
     told, heard = worker(drafts=0)
     told.after([row(Asker(running=[-1, 2]), 47, 48)])

@@ -223,3 +223,17 @@ def test_a_connectors_tokens_come_with_blocks_of_their_own() -> None:
     assert len(attention) == 14 and 0 not in attention
     assert states[:2] == [0, 0] and 0 not in states[2:] and len(states) == 4
     assert request.computed == 40
+
+
+@pytest.mark.parametrize(("end", "states"), [(44, 1), (48, 1), (49, 2), (60, 2)])
+def test_a_connectors_state_counts_as_a_block_unless_the_chunk_ends_in_it(end: int, states: int) -> None:
+    """With one block less than it takes a request is refused, and nothing is half done."""
+    needed = -(-end // 4) + states
+    for free, reason in ((needed, ""), (needed - 1, "blocks")):
+        world = World(replace(OPTIONS, num_blocks=free + 1))
+        request, before = world.request(60), world.trace
+        assert world.admit(request, end - 40, reserve=False, external=40) == reason
+        if reason:
+            assert world.trace == before and tables(request) == [[], []]
+        else:
+            assert world.cache.pool.num_free == 0

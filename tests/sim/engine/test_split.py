@@ -145,6 +145,10 @@ def test_partial_tail() -> None:
     assert partial_tail(replace(chunk, hash_unit=0)) == 0
     assert cut(NEW, replace(chunk, start=1600, offered=402)) == (400, "partial-tail")
     assert cut(NEW, replace(chunk, start=2000, offered=2)) == (2, "")
+    # A replay after a preemption goes past the prompt, and stops at its tail too.
+    replayed = replace(chunk, start=1600, offered=449, prefill_end=2049, num_tokens=2050)
+    assert cut(NEW, replayed) == (400, "partial-tail")
+    assert cut(NEW, replace(replayed, num_prompt=2000)) == (449, "")
     # A prompt that ends on a hash unit has no tail to stop at.
     exact = replace(chunk, start=1600, offered=400, prefill_end=2000, num_prompt=2000, num_tokens=2000)
     assert cut(NEW, exact) == (400, "")

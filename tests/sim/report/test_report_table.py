@@ -121,7 +121,7 @@ def test_a_failed_expectation_is_a_diff_and_silence_is_not_success(told: SimpleN
     assert printed(told.result()).endswith("as expected\n")
     assert printed(told.result(expected=False)).endswith("poisoned, and the file expects nothing\n")
     clean = printed(told.result(x=told.clean(), expected=False))
-    assert clean.endswith("nothing poisoned; the file expects nothing\n")
+    assert clean.endswith("nothing poisoned, but nothing was hit either: that proves nothing; the file expects nothing\n")
 
 
 def checked(result: Result) -> list[str]:
@@ -166,8 +166,9 @@ def test_the_ready_line_is_an_expectation_that_holds(told: SimpleNamespace) -> N
 def test_the_head_is_one_line_with_grid_unit_prefix_and_pins(told: SimpleNamespace) -> None:
     options = Options(told.groups, speculative=Speculative("mtp", 3))
     assert head(options) == (
-        "grid 1600 · hash unit 16 · minimum cacheable prefix 3200 tokens · "
-        "a request pins 5 blocks of gdn + 1 per 16 tokens of attention"
+        "grid 1600 · hash unit 16 · minimum cacheable prefix 3200 tokens (first repeat) · "
+        "a request pins 5 blocks of gdn + 1 per 16 tokens of attention · "
+        "the pool's 10,000 blocks are 160,000 tokens of attention"
     )
     assert "minimum cacheable prefix 77 tokens" in head(options, minimum_prefix=77)
 
@@ -184,7 +185,7 @@ def test_the_head_shows_the_grid_that_the_rule_picks(told: SimpleNamespace) -> N
     [
         ({"speculative": Speculative("mtp", 2)}, 3199, 3200),
         ({"speculative": Speculative("ngram", 0)}, 16, 718),
-        ({"speculative": Speculative("mtp", 3), "partial_hits": False}, 3200, 5405),
+        ({"speculative": Speculative("mtp", 3), "partial_hits": False}, 3199, 3200),
     ],
 )
 def test_a_prompt_below_the_minimum_prefix_is_not_hit_again(
