@@ -5,11 +5,14 @@ Exit codes: 0 as expected, 1 an expectation or an invariant failed, 2 bad usage 
 
 from __future__ import annotations
 
+import io
 import json
+import os
+import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sim.errors import InputError, StateatError
-from sim.files import atomic, check_writable, write_text
+from sim.files import atomic, check_apart, check_writable, write_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,6 +48,12 @@ class _Group(click.Group):
             # Whoever read our output has seen enough.
             sys.stderr.close()
             ctx.exit(1)
+        except OSError as error:
+            with suppress(OSError, ValueError):
+                click.echo(f"stateat: cannot write: {error.strerror or error}", err=True)
+            with suppress(OSError, ValueError):
+                sys.stdout.close()
+            ctx.exit(2)
         except KeyboardInterrupt:
             click.echo("stateat: interrupted; nothing was written", err=True)
             ctx.exit(130)
@@ -72,7 +81,20 @@ def main() -> None:
       stateat replay scenarios/seeds/s02-anatomy.yaml
     """
     # A user's rule (module:Class) may lie in the current folder; after our own packages, so that it hides none.
-    sys.path.append(str(Path.cwd()))
+    with suppress(OSError):
+        sys.path.append(os.getcwd())
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that lacks a character shows its code instead.
+            stream.reconfigure(errors="backslashreplace")
+    for name in ("SIGTERM", "SIGHUP"):
+        # Like Ctrl-C: what is half-written is removed.
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), _stop)
+
+
+def _stop(number: int, _frame: object) -> None:
+    raise SystemExit(128 + number)
 
 
 def _rules(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -82,6 +104,8 @@ def _rules(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
         name, sign, value = text.partition("=")
         if not sign or not name or not value:
             raise click.BadParameter(f"found {text!r}, allowed is NAME=VALUE (for example split=prefill-end)")
+        if name in table:
+            raise click.BadParameter(f"found {name} twice, allowed once")
         table[name] = value
     return table
 
@@ -95,17 +119,23 @@ class _Outputs:
     perfetto: Path | None
     json: Path | None
 
-    def check(self) -> None:
+    def check(self, inputs: Sequence[Path]) -> None:
         """Refuse what cannot be written before anything runs."""
-        for name in ("log", "plot", "perfetto", "json"):
-            path = getattr(self, name)
-            if path is not None and not (name == "json" and str(path) == "-"):
-                check_writable(path, f"--{name}")
+        paths = {f"--{name}": getattr(self, name) for name in ("log", "plot", "perfetto", "json")}
+        _check_outputs(paths, inputs)
         if self.plot is not None:
             from sim.report.plots import SUFFIXES
 
             if self.plot.suffix.lower() not in SUFFIXES:
                 raise InputError(f"--plot {self.plot}: found {self.plot.suffix!r}, allowed: {', '.join(SUFFIXES)}")
+
+
+def _check_outputs(paths: Mapping[str, Path | None], inputs: Iterable[Path]) -> None:
+    """Refuse outputs that cannot be written, that are one file, or that are an input."""
+    outputs = {what: path for what, path in paths.items() if path is not None and (what, str(path)) != ("--json", "-")}
+    for what, path in outputs.items():
+        check_writable(path, what)
+    check_apart(outputs, inputs)
 
 
 @main.command()
@@ -145,7 +175,7 @@ def replay(
     from sim.scenario import load
 
     outputs = _Outputs(log, plot, perfetto, json_path)
-    outputs.check()
+    outputs.check(files)
     if len(files) > 1 and (log or plot or perfetto):
         raise InputError("--log, --plot and --perfetto take one scenario file")
     scenarios = [load(file) for file in files]
@@ -206,7 +236,8 @@ class _Studio:
         for text in warnings(run):
             click.echo(f"warning: {text}", err=True)
         observers = list(self._observers(run))
-        with Progress(name, run.options.clock) as progress:
+        # A user's rule that prints must not spoil what a machine reads.
+        with Progress(name, run.options.clock) as progress, redirect_stdout(sys.stderr):
             outcome = simulate(run, observers, progress.update, self.fast_forward)
         if check is not None:
             check(run, outcome)
@@ -284,6 +315,10 @@ def _write_json(path: Path | None, results: Sequence[Result]) -> None:
 
     text = dumps(results[0] if len(results) == 1 else results)
     if str(path) == "-":
+        if sys.stdout is None:
+            raise InputError("--json -: standard output is closed")
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8")
         sys.stdout.write(text)
         sys.stdout.flush()
     else:
@@ -317,15 +352,14 @@ def check(paths: Sequence[Path], junit: Path | None, json_path: Path | None, sta
     from sim.report.table import print_expectations
     from sim.workload.files import NotShared
 
-    for path, option in ((junit, "--junit"), (json_path, "--json")):
-        if path is not None and str(path) != "-":
-            check_writable(path, option)
+    files = _scenario_files(paths or (Path("scenarios"),))
+    _check_outputs({"--junit": junit, "--json": json_path}, files)
     console = _console(stderr=str(json_path) == "-")
     results: list[Result] = []
     heard: list[Result] = []
     seconds: dict[str, float] = {}
     exit_code = 0
-    for file in _scenario_files(paths or (Path("scenarios"),)):
+    for file in files:
         started = time.perf_counter()
         try:
             wanted = _refusal(file)
@@ -417,8 +451,7 @@ def audit(log: Path, state: str, json_path: Path | None, verbose: bool) -> None:
     from sim.scenario import check_state
 
     check_state(state)
-    if json_path is not None and str(json_path) != "-":
-        check_writable(json_path, "--json")
+    _check_outputs({"--json": json_path}, [log])
     result = audit_log(log, state)
     print_result(result, _console(stderr=str(json_path) == "-"), verbose)
     _write_json(json_path, [result])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from sim.errors import InputError
 
 def check_writable(path: Path, what: str) -> None:
     """Raise InputError, naming the option, when a file could not be written here."""
+    if str(path) == "-":
+        raise InputError(f"{what} -: only --json writes to standard output")
     folder = path.parent
     if path.is_dir():
         raise InputError(f"{what} {path}: found a folder, allowed is a file")
@@ -27,10 +30,21 @@ def check_writable(path: Path, what: str) -> None:
         raise InputError(f"{what} {path}: no permission to write")
 
 
+def check_apart(outputs: Mapping[str, Path], inputs: Iterable[Path]) -> None:
+    """Raise InputError when two outputs are one file, or an output is an input."""
+    taken = {path.resolve(): f"the input {path}" for path in inputs}
+    for what, path in outputs.items():
+        if not path.exists() or path.is_file():
+            if path.resolve() in taken:
+                raise InputError(f"{what} {path}: that is {taken[path.resolve()]} too")
+            taken[path.resolve()] = f"{what} {path}"
+
+
 @contextmanager
 def atomic(path: Path, what: str) -> Iterator[Path]:
     """A path beside ``path`` to write to; it takes its place when all went well, and is removed otherwise."""
     check_writable(path, what)
+    path = path.resolve()
     special = path.exists() and not path.is_file()
     folder = Path(tempfile.gettempdir()) if special else path.parent
     partial = folder / f".{path.stem}.{os.getpid()}.partial{path.suffix}"
@@ -40,6 +54,8 @@ def atomic(path: Path, what: str) -> Iterator[Path]:
             # It cannot be replaced, only written to.
             path.write_bytes(partial.read_bytes())
         else:
+            if path.exists():
+                shutil.copymode(path, partial)
             partial.replace(path)
     except OSError as error:
         raise InputError(f"{what} {path}: {error.strerror or error}") from error

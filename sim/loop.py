@@ -20,6 +20,8 @@ from sim.workload import Arrival
 
 LIVELOCK_STEPS = 200
 """So many steps without a token, and no arrival pending: nothing will ever move again."""
+LIVELOCK_PREEMPTIONS = 200
+"""So many preemptions in which nobody got further than before: a request that takes its own blocks away."""
 
 Process = Generator[simpy.Event, Any, None]
 Progress = Callable[[int, int, int], None]
@@ -58,6 +60,8 @@ class Simulation:
         self.index = 0
         self.calls = 0
         self._sleeping: simpy.Event | None = None
+        self._gone: set[str] = set()
+        """Requests that were aborted when they were not there."""
         self._calendar: list[tuple[int, list[Arrival]]] = []
         self._aborts: list[tuple[int, str]] = sorted(
             ((a.abort, a.id) for a in arrivals if a.abort is not None), reverse=True
@@ -90,8 +94,12 @@ class Simulation:
 
     def _enter(self, batch: Iterable[Arrival]) -> None:
         for arrival in batch:
-            self.scheduler.add(arrival, self._now)
             self.coming -= 1
+            if arrival.id in self._gone:
+                # Taken away before it could come (it waited for another).
+                self._done([arrival.id])
+                continue
+            self.scheduler.add(arrival, self._now)
         if self._sleeping is not None and not self._sleeping.triggered:
             self._sleeping.succeed()
 
@@ -105,7 +113,8 @@ class Simulation:
             if time > self.env.now:
                 yield self.env.timeout(time - self.env.now)
             self._aborts.pop()
-            self.scheduler.abort(name)
+            if not self.scheduler.abort(name):
+                self._gone.add(name)
 
     def _done(self, names: Iterable[str]) -> None:
         for name in names:
@@ -145,9 +154,14 @@ class Simulation:
             if self.progress is not None:
                 self.progress(self.finished, self.index, self._now)
             silent = 0 if step.tokens else silent + 1
-            if silent >= LIVELOCK_STEPS and not self.coming and not self._aborts:
+            stuck = silent >= LIVELOCK_STEPS or self.scheduler.preempted_in_vain >= LIVELOCK_PREEMPTIONS
+            if stuck and not self.scheduler.idle and not self._expects():
                 self.livelock = True
                 return
+
+    def _expects(self) -> bool:
+        """Whether anything is still to happen that might set a stuck engine going."""
+        return bool(self.coming or self._aborts or self.scheduler.aborting)
 
     def _budget(self) -> int:
         """This step's token budget."""

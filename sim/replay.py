@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -91,7 +92,15 @@ def drive(
     drafts = options.speculative.num_speculative_tokens
     everyone.run(SCHEMA, options.preset, options.groups, drafts, options_in_force(options) | dict(about or {}))
     tick = None if progress is None else _teller(progress, len(requests), auditor)
-    Simulation(scheduler, options, requests, budgets, everyone, tick).run()
+    try:
+        Simulation(scheduler, options, requests, budgets, everyone, tick).run()
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        theirs = rules.plugins(table)
+        if not theirs:
+            raise
+        raise PolicyError(
+            f"rule {', '.join(theirs)}: an answer that the engine cannot use: {type(error).__name__}: {error}"
+        ) from error
     outcome = outcome_of(options.preset, options.preset, options.groups, table, auditor, tally, digest)
     return replace(outcome, wall_s=perf_counter() - started)
 
@@ -230,7 +239,15 @@ def audit(path: Path, state: str = "digest") -> Result:
         assert hearing is not None
         try:
             tell(event, hearing.everyone)
-        except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError) as error:
+        except (
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            MemoryError,
+            TypeError,
+            ValueError,
+            struct.error,
+        ) as error:
             kind = type(event).__name__.lower()
             raise InputError(
                 f"{path}: event {number} ({kind}) does not follow from those before it: {type(error).__name__} {error}"

@@ -58,6 +58,10 @@ class Tally(Observer):
         if len(self.ends) < LISTED_REQUESTS:
             self.ends[request] = []
 
+    def step(self, index: int, time_us: int, budget: int) -> None:
+        # A log that was cut off has no `end`.
+        self.steps = index + 1
+
     def defer(self, request: str, offered: int, why: str) -> None:
         self.deferred += 1
 

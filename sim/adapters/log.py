@@ -112,6 +112,8 @@ def _value(where: str, hint: Any, value: Any) -> Any:
         return group
     if origin is dict and isinstance(value, dict):
         return value
+    if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
+        raise InputError(f"{where}: found {value!r}, which is not text: it has half a character")
     if hint in (str, int, bool) and type(value) is hint:
         return value
     raise InputError(f"{where}: found {value!r}, allowed is {getattr(hint, '__name__', hint)}")

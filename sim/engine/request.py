@@ -75,6 +75,7 @@ class Request:
         "computed",
         "drafts",
         "external",
+        "furthest",
         "id",
         "index",
         "junction",
@@ -109,6 +110,8 @@ class Request:
         self.tables = [Table() for _ in range(groups)]
         self.outputs = 0
         self.computed = 0
+        self.furthest = 0
+        """The most that it had ever computed, preemptions or not."""
         self.drafts = 0
         """Drafts of the outstanding proposal."""
         self.proposals = 0

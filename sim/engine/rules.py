@@ -139,6 +139,11 @@ def _nearest(word: str, known: Mapping[str, object]) -> str:
     return f": did you mean {' or '.join(close)}?" if close else "; allowed: " + ", ".join(known)
 
 
+def plugins(values: Mapping[str, str]) -> list[str]:
+    """Those of the values that are a user's, as ``name=module:Class``."""
+    return [f"{name}={value}" for name, value in values.items() if value not in RULES.get(name, {})]
+
+
 def _takes_plugins(name: str) -> bool:
     """Rules that are asked something; the others have two answers, or one."""
     return all(callable(value) for value in RULES[name].values())
@@ -166,7 +171,7 @@ def _load(name: str, value: str) -> object:
     try:
         made = getattr(importlib.import_module(module), attribute)
         made = made() if isinstance(made, type) else made
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         hint = " (looked in the current folder and in PYTHONPATH)" if isinstance(error, ModuleNotFoundError) else ""
         raise InputError(f"rule {name}={value}: cannot load it: {type(error).__name__}: {error}{hint}") from error
     if not callable(made):
@@ -181,7 +186,7 @@ def _guarded(what: str, name: str, made: Callable[..., Any]) -> Callable[..., An
     def ask(*question: Any) -> Any:
         try:
             answer = made(*question)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise PolicyError(f"{what} raised {type(error).__name__}: {error}") from error
         if not isinstance(answer, kind) or isinstance(answer, bool):
             raise PolicyError(f"{what} gave {answer!r}, allowed is {allowed}")

@@ -65,8 +65,12 @@ class Scheduler:
         self.running: list[Request] = []
         self.active: list[Request] = []
         """The running requests that are not quiet, in order."""
-        self.quiet = Quiet(self.cache, self.worker, observer, self.num_drafts, fast_forward)
+        # A threshold below a decode row would cut it: such rows are never quiet.
+        whole = not 0 < self.threshold < 1 + self.num_drafts
+        self.quiet = Quiet(self.cache, self.worker, observer, self.num_drafts, fast_forward and whole)
         self.admissions = 0
+        self.preempted_in_vain = 0
+        """Preemptions since some request last got further than it had ever been."""
         self._aborted: list[str] = []
 
     # Arrivals.
@@ -85,11 +89,18 @@ class Scheduler:
         return True
 
     @property
+    def aborting(self) -> bool:
+        """Whether somebody is to be taken away in the next step."""
+        return bool(self._aborted)
+
+    @property
     def idle(self) -> bool:
         return not self.running and not self.waiting
 
     def jump(self, step: int) -> int:
         """For how many steps from ``step`` on every request is quiet, so that all of them can be skipped at once."""
+        if self.quiet.tokens > self.options.max_num_batched_tokens:
+            return 0
         if self.active or self._aborted or (self.waiting and len(self.running) < self.options.max_num_seqs):
             return 0
         return self.quiet.until() - step
@@ -289,6 +300,7 @@ class Scheduler:
         self.cache.free(request)
         request.reset()
         self.waiting.appendleft(request)
+        self.preempted_in_vain += 1
         self.observer.preempt(request.id)
 
     # After the forward pass.
@@ -317,6 +329,9 @@ class Scheduler:
         """Advance a request, verify its drafts, and let it propose again."""
         request = row.request
         request.computed = row.end
+        if row.end > request.furthest:
+            request.furthest = row.end
+            self.preempted_in_vain = 0
         request.prefilling = request.computed < request.num_tokens
         if request.prefilling:
             return

@@ -196,8 +196,8 @@ def _jsonl(file: Path) -> Iterator[Row]:
                 if key not in keys:
                     raise _Broken(f"{key}: unknown key, allowed {', '.join(keys)}")
             name = row.get("id")
-            if not isinstance(name, str) or not name:
-                raise _Broken(f"id: found {_shown(name)}, allowed text")
+            if not isinstance(name, str) or not name.strip() or not name.isprintable():
+                raise _Broken(f"id: found {_shown(name)}, allowed text of printable characters")
             if name in seen:
                 raise _Broken(f"id: found {name!r} again, allowed a new one")
             seen.add(name)

@@ -288,9 +288,6 @@ def test_who_waits_for_a_stuck_request_will_not_arrive() -> None:
     assert outcome.livelock and outcome.steps == 200
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the abort has left the calendar, and waits for its step, when the 200 silent steps are counted"
-)
 def test_a_stuck_request_that_will_be_aborted_is_no_livelock() -> None:
     options = replace(STUCK, preset="vllm-0.27.0")
     outcome, _ = play(options, ask("a", prompt=40, abort=500), budgets=[8] * 3000)

@@ -121,7 +121,9 @@ def test_a_failed_expectation_is_a_diff_and_silence_is_not_success(told: SimpleN
     assert printed(told.result()).endswith("as expected\n")
     assert printed(told.result(expected=False)).endswith("poisoned, and the file expects nothing\n")
     clean = printed(told.result(x=told.clean(), expected=False))
-    assert clean.endswith("nothing poisoned, but nothing was hit either: that proves nothing; the file expects nothing\n")
+    assert clean.endswith(
+        "nothing poisoned, but nothing was hit either: that proves nothing; the file expects nothing\n"
+    )
 
 
 def checked(result: Result) -> list[str]:
