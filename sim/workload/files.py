@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import sim.errors
@@ -52,8 +53,15 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def text_lines(file: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file. Raises InputError for one that cannot be read."""
+@contextmanager
+def open_lines(file: Path) -> Iterator[Iterator[str]]:
+    """The lines of a UTF-8 file, which is closed whatever becomes of them. Raises InputError for one that cannot be
+    read."""
+    with closing(_lines(file)) as lines:
+        yield lines
+
+
+def _lines(file: Path) -> Generator[str, None, None]:
     line = 0
     try:
         with file.open(encoding="utf-8-sig", newline="") as stream:

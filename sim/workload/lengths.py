@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from sim.errors import InputError
 from sim.schema import MAX_STEP_TOKENS, Length, Strict
-from sim.workload.files import resolve, text_lines
+from sim.workload.files import open_lines, resolve
 from sim.workload.streams import lognormal, uniforms
 
 
@@ -84,8 +85,14 @@ def draw(lengths: Lengths, count: int, rng: np.random.Generator, base: Path, whe
 
 
 def _column(file: Path, column: str) -> list[int]:
-    rows = csv.reader(text_lines(file))
-    values: list[int] = []
+    with open_lines(file) as lines:
+        values = list(_values(file, column, csv.reader(lines)))
+    if not values:
+        raise InputError(f"{file}: the column {column!r} is empty")
+    return values
+
+
+def _values(file: Path, column: str, rows: Any) -> Iterator[int]:
     try:
         header = next(rows, [])
         if column not in header:
@@ -93,12 +100,9 @@ def _column(file: Path, column: str) -> list[int]:
         place = header.index(column)
         for row in rows:
             if row:
-                values.append(_length(file, rows.line_num, row[place] if place < len(row) else ""))
+                yield _length(file, rows.line_num, row[place] if place < len(row) else "")
     except csv.Error as error:
         raise InputError(f"{file}:{rows.line_num}: not CSV: {error}") from None
-    if not values:
-        raise InputError(f"{file}: the column {column!r} is empty")
-    return values
 
 
 def _length(file: Path, line: int, text: str) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -19,7 +19,7 @@ from sim.errors import InputError
 from sim.schema import MAX_REQUESTS, MAX_STEP_TOKENS, MAX_TIME, Count, Strict
 from sim.tokens import Segments
 from sim.workload import Arrival
-from sim.workload.files import resolve, text_lines
+from sim.workload.files import open_lines, resolve
 from sim.workload.prefixes import TRACE_SEEDS, own
 
 
@@ -64,8 +64,17 @@ def read(trace: Trace, base: Path, where: str) -> list[Arrival]:
     """
     file = resolve(trace.path, base, where)
     start_us = round(trace.start * 1e6)
+    with open_lines(file) as lines:
+        arrivals = _arrivals(trace, file, where, start_us, _READERS[trace.format](file, lines))
+    if not arrivals:
+        after = f" after the first {trace.start:g} seconds" if trace.start else ""
+        raise InputError(f"{where}: the trace {file} is empty: no request{after}")
+    return arrivals
+
+
+def _arrivals(trace: Trace, file: Path, where: str, start_us: int, rows: Iterable[Row]) -> list[Arrival]:
     arrivals: list[Arrival] = []
-    for row in _READERS[trace.format](file):
+    for row in rows:
         if row.time_us < start_us:
             continue
         if len(arrivals) == (trace.limit or MAX_REQUESTS):
@@ -76,15 +85,12 @@ def read(trace: Trace, base: Path, where: str) -> list[Arrival]:
         if time > MAX_TIME:
             raise InputError(f"{where}: found an arrival at {time} (times time_scale), allowed at most {MAX_TIME}")
         arrivals.append(Arrival(row.id, len(arrivals), time, row.segments, row.max_tokens))
-    if not arrivals:
-        after = f" after the first {trace.start:g} seconds" if trace.start else ""
-        raise InputError(f"{where}: the trace {file} is empty: no request{after}")
     return arrivals
 
 
-def _json_rows(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def _json_rows(file: Path, lines: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]]:
     """Line number and object of each line that is not blank."""
-    for line, text in enumerate(text_lines(file), 1):
+    for line, text in enumerate(lines, 1):
         if not text.strip():
             continue
         try:
@@ -97,11 +103,15 @@ def _json_rows(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _hashed(
-    file: Path, unit: int, clock: Callable[[dict[str, Any]], int], name: Callable[[int, dict[str, Any]], str]
+    file: Path,
+    lines: Iterable[str],
+    unit: int,
+    clock: Callable[[dict[str, Any]], int],
+    name: Callable[[int, dict[str, Any]], str],
 ) -> Iterator[Row]:
     """Rows whose prompt is given as ids of its blocks of ``unit`` tokens."""
     origin: int | None = None
-    for number, (line, row) in enumerate(_json_rows(file)):
+    for number, (line, row) in enumerate(_json_rows(file, lines)):
         try:
             now = clock(row)
             origin = now if origin is None else origin
@@ -128,11 +138,11 @@ def _blocks(ids: Any, prompt: int, unit: int, number: int) -> Segments:
     )
 
 
-def _mooncake(file: Path) -> Iterator[Row]:
-    return _hashed(file, 512, lambda row: _time(row, "timestamp", 1e3), lambda number, _: f"r{number}")
+def _mooncake(file: Path, lines: Iterable[str]) -> Iterator[Row]:
+    return _hashed(file, lines, 512, lambda row: _time(row, "timestamp", 1e3), lambda number, _: f"r{number}")
 
 
-def _bailian(file: Path) -> Iterator[Row]:
+def _bailian(file: Path, lines: Iterable[str]) -> Iterator[Row]:
     seen: set[str] = set()
 
     def name(number: int, row: dict[str, Any]) -> str:
@@ -144,11 +154,11 @@ def _bailian(file: Path) -> Iterator[Row]:
         seen.add(str(chat))
         return f"chat{chat}"
 
-    return _hashed(file, 16, lambda row: _time(row, "timestamp", 1e6), name)
+    return _hashed(file, lines, 16, lambda row: _time(row, "timestamp", 1e6), name)
 
 
-def _azure(file: Path) -> Iterator[Row]:
-    rows = csv.DictReader(text_lines(file))
+def _azure(file: Path, lines: Iterable[str]) -> Iterator[Row]:
+    rows = csv.DictReader(lines)
     origin: datetime | None = None
     try:
         missing = {"TIMESTAMP", "ContextTokens", "GeneratedTokens"} - set(rows.fieldnames or ())
@@ -187,10 +197,10 @@ def _numbers(row: dict[str, Any]) -> dict[str, Any]:
     return {k: int(v) if isinstance(v, str) and v.isdecimal() and len(v) < 19 else v for k, v in row.items()}
 
 
-def _jsonl(file: Path) -> Iterator[Row]:
+def _jsonl(file: Path, lines: Iterable[str]) -> Iterator[Row]:
     seen: set[str] = set()
     keys = ("id", "arrive", "prompt", "max_tokens")
-    for line, row in _json_rows(file):
+    for line, row in _json_rows(file, lines):
         try:
             for key in row:
                 if key not in keys:
@@ -251,7 +261,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-_READERS: dict[str, Callable[[Path], Iterator[Row]]] = {
+_READERS: dict[str, Callable[[Path, Iterable[str]], Iterator[Row]]] = {
     "mooncake": _mooncake,
     "bailian": _bailian,
     "azure": _azure,
