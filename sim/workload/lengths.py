@@ -94,7 +94,7 @@ def _column(file: Path, column: str) -> list[int]:
 
 def _values(file: Path, column: str, rows: Any) -> Iterator[int]:
     try:
-        header = next(rows, [])
+        header: list[str] = next(rows, [])
         if column not in header:
             raise InputError(f"{file}:1: found no column {column!r}, allowed {', '.join(header) or 'none'}")
         place = header.index(column)
