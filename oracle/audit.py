@@ -160,6 +160,8 @@ class Auditor(Observer):
         self._put(slot, Content(state, offset, Write(self.index, request, 0, offset, "load"), request))
 
     def claim(self, group: int, slot: int, request: str, column: int, offset: int, hash: bytes) -> None:
+        # What a step publishes when it commits comes after the prefills that ended in it.
+        self._count_prefilled()
         truth = self.family.state_at(self.requests[request].tokens, offset)
         self.claims.setdefault(slot, {})[hash] = Claimed(group, request, column, offset, truth, self.index)
         self._due[slot] = None
@@ -265,12 +267,15 @@ class Auditor(Observer):
         for slot in sorted(self._due):
             self._check_claims(slot)
         self._due.clear()
-        for request in self._prefilled:
-            self._count_boundaries(self.requests[request])
-        self._prefilled.clear()
+        self._count_prefilled()
         for request in self._ended:
             del self.requests[request]
         self._ended.clear()
+
+    def _count_prefilled(self) -> None:
+        for request in self._prefilled:
+            self._count_boundaries(self.requests[request])
+        self._prefilled.clear()
 
     def end(self, steps: int, time_us: int, livelock: bool) -> None:
         if livelock:

@@ -55,6 +55,8 @@ class Outcome:
     """Under ``cases``: the outcome of each, of which this one is the sum."""
     violated: int = 0
     """Cases (or this run) with an I1 or a mid-block-start I2 finding."""
+    free_blocks: int = field(default=-1, compare=False)
+    """Blocks in the free queue at the end; -1 where nobody can say (a log). Never part of the JSON."""
     wall_s: float = 0.0
     """How long it took to simulate; never part of the JSON."""
 

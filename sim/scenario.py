@@ -17,6 +17,8 @@ from pydantic import BaseModel, ValidationError
 
 from sim import scenario_checks, scenario_errors
 from sim.engine.options import Options
+from sim.engine.presets import table
+from sim.engine.support import lacks
 from sim.errors import InputError
 from sim.scenario_models import SCHEMA, STATES, File, Oracle, VariantExpectation, Whole
 from sim.scenario_yaml import Node, Problem, failure, locate, merge, plain, read
@@ -114,7 +116,7 @@ def runs(
     """A run for each variant and case, in the order of the file.
 
     ``only`` names the variants wanted (all if empty); ``rules`` and ``state`` override those of the file. Raises
-    InputError for a name that does not exist.
+    InputError for a name that does not exist, or a rule that takes away what an option needs.
     """
     variants = list(dict.fromkeys(run.variant for run in scenario.expanded))
     for name in only:
@@ -137,6 +139,9 @@ def check_state(state: str) -> None:
 
 def _overridden(run: Run, rules: Mapping[str, str], state: str | None) -> Run:
     options = replace(run.options, rules={**run.options.rules, **rules}) if rules else run.options
+    if rules:
+        for key, text in lacks(options, table(options.preset, options.rules)):
+            raise InputError(f"--rule: variant {run.variant}: {'.'.join(map(str, key))}: {text}")
     return replace(run, options=options, state=run.state if state is None else state)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from math import gcd
+from math import gcd, lcm
 from typing import Any
 
 from sim.scenario_errors import choice
@@ -27,6 +27,7 @@ def engine(model: Engine) -> Iterator[Complaint]:
     """What is wrong with an engine."""
     yield from names(model)
     yield from _groups(model)
+    yield from _lacks(model)
     least = 1 + len(model.groups) + model.speculative.num_speculative_tokens
     if model.num_blocks < least:
         yield (
@@ -41,6 +42,22 @@ def engine(model: Engine) -> Iterator[Complaint]:
                 ("speculative", "accepted_drafts", i),
                 f"found {accepted}, allowed 0 to {drafts} (num_speculative_tokens)",
             )
+
+
+def _lacks(model: Engine) -> Iterator[Complaint]:
+    """Options that the release does not have."""
+    from sim.engine.presets import PRESETS, table
+    from sim.engine.rules import RULES
+    from sim.engine.support import lacks
+
+    if model.preset in PRESETS and set(model.rules) <= set(RULES):
+        yield from lacks(model.options(), table(model.preset, model.rules))
+    interval, blocks = model.prefix_cache_retention_interval, [g.block_size for g in model.groups]
+    if interval and interval % lcm(*blocks):
+        yield (
+            ("prefix_cache_retention_interval",),
+            f"found {interval}, allowed 0 or a multiple of the scheduler block {lcm(*blocks)}",
+        )
 
 
 def _groups(model: Engine) -> Iterator[Complaint]:

@@ -14,10 +14,7 @@ from sim.scenario_yaml import Node, Problem, found, join, locate
 from sim.schema import Location
 
 NOT_MODELLED: Mapping[str, tuple[str, ...] | None] = {
-    "num_prefill_checkpoint_blocks": None,
-    "prefix_cache_retention_interval": None,
-    "shared_prefix_checkpoint": None,
-    "mamba_cache_mode": ("all", "none"),
+    "mamba_cache_mode": ("none",),
 }
 """Keys of vLLM that stateat knows and does not model yet, with the values concerned (None: any)."""
 

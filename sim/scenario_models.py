@@ -42,8 +42,8 @@ class GroupModel(Strict):
     """Tokens in a block."""
     eagle: bool = False
     """Whether a look-ahead drafter's drop applies to it."""
-    mamba_cache_mode: Literal["align"] = "align"
-    """Which states a chunk leaves: `align`, that at its end."""
+    mamba_cache_mode: Literal["align", "all"] = "align"
+    """Which states a chunk leaves: that at its end, or (up to vLLM 0.29) those at every boundary too."""
 
 
 class SpeculativeModel(Strict):
@@ -57,6 +57,14 @@ class SpeculativeModel(Strict):
     """Entry m mod len: drafts that are right in a request's m-th proposal (0 to K); [0] by default."""
     acceptance_rate: Annotated[float, Field(ge=0, le=1)] | None = None
     """Instead of accepted_drafts: each draft is right with this probability, drawn from the scenario's seed."""
+    draft_slots: Annotated[int, Field(ge=0, le=1024)] = 0
+    """Slots that a drafter with a model of its own adds to the batch for each request."""
+    multi_module: bool = False
+    """Whether each draft token comes from a module of its own, which reads K tokens ahead (since vLLM 0.29)."""
+    block_drop: bool = True
+    """Whether a look-ahead drafter gives up the last block of a hit (an option since vLLM 0.32)."""
+    hash_lookahead: bool = True
+    """Whether hashes cover the token behind their block in its stead (an option of vLLM 0.33)."""
 
     @model_validator(mode="after")
     def _one(self) -> SpeculativeModel:
@@ -109,6 +117,14 @@ class Engine(Strict):
     """Fraction of the pool that admission keeps free."""
     scheduler_reserve_full_isl: bool = _DEFAULT.scheduler_reserve_full_isl
     """Whether admission wants room for the whole prompt."""
+    num_prefill_checkpoint_blocks: Annotated[int, Field(ge=0, le=1)] = 0
+    """Blocks for a state that a prefill chunk exports on its way (since vLLM 0.29)."""
+    prefill_checkpoint_alignment: BlockSize = 1
+    """Tokens: where in a chunk the kernel can export one (since vLLM 0.32)."""
+    prefix_cache_retention_interval: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] | None = None
+    """Tokens between states that stay published; 0: only those that a resend needs; all by default (since 0.29)."""
+    shared_prefix_checkpoint: bool = False
+    """Whether a chunk stops exactly where a prefix is known to be shared (since vLLM 0.32)."""
     speculative: SpeculativeModel = SpeculativeModel()
     """Speculative decoding; off by default."""
     clock: Literal["us", "steps"] = "us"
@@ -134,11 +150,19 @@ class Engine(Strict):
             cache_config_block_size=self.cache_config_block_size,
             watermark=float(self.watermark),
             scheduler_reserve_full_isl=self.scheduler_reserve_full_isl,
+            num_prefill_checkpoint_blocks=self.num_prefill_checkpoint_blocks,
+            prefill_checkpoint_alignment=self.prefill_checkpoint_alignment,
+            prefix_cache_retention_interval=self.prefix_cache_retention_interval,
+            shared_prefix_checkpoint=self.shared_prefix_checkpoint,
             speculative=Speculative(
                 method=self.speculative.method,
                 num_speculative_tokens=self.speculative.num_speculative_tokens,
                 accepted_drafts=(0,) if drafts is None else tuple(drafts),
                 acceptance_rate=self.speculative.acceptance_rate,
+                draft_slots=self.speculative.draft_slots,
+                multi_module=self.speculative.multi_module,
+                block_drop=self.speculative.block_drop,
+                hash_lookahead=self.speculative.hash_lookahead,
             ),
             clock=self.clock,
             costs=Costs(

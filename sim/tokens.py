@@ -196,11 +196,11 @@ class Tokens:
                 return int(n)
         return None
 
-    def block_hashes(self, unit: int) -> list[bytes]:
-        """Chained block hashes: entry i is the 128-bit hash of the first ``(i + 1) * unit`` tokens."""
+    def block_hashes(self, unit: int, ahead: int = 0) -> list[bytes]:
+        """Chained block hashes: entry i is the 128-bit hash of the first ``(i + 1) * unit + ahead`` tokens."""
         lane0, lane1 = self.lanes()
-        count = self.ids.size // unit
+        count = max(self.ids.size - ahead, 0) // unit
         pairs = np.empty((count, 2), np.uint64)
-        pairs[:, 0] = lane0[unit : count * unit + 1 : unit]
-        pairs[:, 1] = lane1[unit : count * unit + 1 : unit]
+        pairs[:, 0] = lane0[unit + ahead : count * unit + ahead + 1 : unit]
+        pairs[:, 1] = lane1[unit + ahead : count * unit + ahead + 1 : unit]
         return pairs.astype("<u8").view("V16").reshape(-1).tolist()

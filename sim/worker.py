@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sim.engine.checkpoint import Checkpoint
 from sim.engine.rules import Seed
 from sim.events import Group, Observer
 
@@ -44,14 +45,17 @@ class Worker:
         scheduler_block: int,
         keeps_accepted: bool,
         observer: Observer,
+        checkpoint: Checkpoint | None = None,
     ) -> None:
         self.num_drafts = num_speculative_tokens
         self.attention = [i for i, g in enumerate(groups) if not g.recurrent]
-        self.recurrent = [(i, g.block_size) for i, g in enumerate(groups) if g.recurrent]
+        self.recurrent = [(i, g.block_size) for i, g in enumerate(groups) if g.aligned]
+        self.all_mode = [(i, g.block_size) for i, g in enumerate(groups) if g.recurrent and not g.aligned]
         self.seed = seed
         self.scheduler_block = scheduler_block
         self.keeps_accepted = keeps_accepted
         self.observer = observer
+        self.checkpoint = checkpoint
 
     def before(self, step: int, rows: list[Row], copies: list[CopyOnWrite], given: list[list[int]]) -> None:
         """Copies, then what attention was given, then the forward pass."""
@@ -65,6 +69,7 @@ class Worker:
                 observer.allocate("", group, -1, given[group])
         for row in rows:
             self._forward(row)
+            self._forward_all(row)
 
     def _pre_copy(self, step: int, row: Row) -> None:
         """Carry the state into the column in which this chunk ends."""
@@ -88,7 +93,7 @@ class Worker:
 
     def _forward(self, row: Row) -> None:
         request, tell = row.request, self.observer.advance
-        for group, _ in self.recurrent:
+        for group, block in self.recurrent:
             pages, column = request.pages[group], request.running[group]
             if self._speculative(row):
                 read = pages[column + request.accepted[group] - 1]
@@ -96,7 +101,28 @@ class Worker:
             else:
                 read = pages[column] if row.start else -1
                 writes = [(row.end, pages[column])]
+                exported = self._exported(row, request, group, block)
+                if exported is not None:
+                    writes.insert(0, exported)
             tell(request.id, group, row.start, row.end, row.drafts, read, writes, 0)
+
+    def _forward_all(self, row: Row) -> None:
+        """``all`` mode: no copies; the chunk leaves a state in the column of every boundary that it passes."""
+        request = row.request
+        for group, block in self.all_mode:
+            pages = request.pages[group]
+            read = pages[-(-row.start // block) - 1] if row.start else -1
+            ends = [*range((row.start // block + 1) * block, row.end, block), row.end]
+            writes = [(end, pages[-(-end // block) - 1]) for end in ends]
+            self.observer.advance(request.id, group, row.start, row.end, row.drafts, read, writes, 0)
+
+    def _exported(self, row: Row, request: Request, group: int, block: int) -> tuple[int, int] | None:
+        """The state that a prefill chunk leaves on its way: offset and slot."""
+        if self.checkpoint is None or row.start >= request.prefill_end:
+            return None
+        offset, column = self.checkpoint.exported(row.start, row.end, block, request.tables[group].checkpoint)
+        slot = request.pages[group][column] if offset else 0
+        return (offset, slot) if slot else None
 
     def _speculative(self, row: Row) -> bool:
         """Whether the kernel keeps a state after every token of this row."""

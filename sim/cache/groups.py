@@ -30,6 +30,10 @@ class Table:
     """Recurrent: the column of the state before the running one, until it is retired."""
     partial: tuple[int, int] | None = None
     """A shared block, with its column, that must be copied before the request writes on."""
+    retired: int = 0
+    """Recurrent: columns before this one were retired."""
+    checkpoint: tuple[int, int] | None = None
+    """Recurrent: the offset that this chunk exports on its way, and the column for it."""
 
 
 @dataclass(slots=True)
@@ -78,13 +82,18 @@ class GroupCache:
         refs = self.pool.refs
         return sum(1 for b in hit if b != NULL and refs[b] == 0)
 
-    def publish(self, request: str, table: Table, hashes: list[bytes], tokens: int) -> list[bytes]:
-        """Advertise the full blocks of the first ``tokens`` tokens; returns the new primary hashes."""
+    def publish(
+        self, request: str, table: Table, hashes: list[bytes], tokens: int, kept: Callable[[int], bool] | None = None
+    ) -> list[bytes]:
+        """Advertise the full blocks of the first ``tokens`` tokens; returns the new primary hashes.
+
+        ``kept``: which ends (tokens) retention lets be published; all of them by default.
+        """
         full = tokens // self.block_size
         published = []
         for column in range(table.cached, full):
             block = table.blocks[column]
-            if block == NULL:
+            if block == NULL or (kept is not None and not kept((column + 1) * self.block_size)):
                 continue
             key = hashes[(column + 1) * self.scale - 1]
             if self.pool.primary[block] is not None:
@@ -115,7 +124,7 @@ class GroupCache:
 class AttentionCache(GroupCache):
     """Full attention: one block for every ``block_size`` tokens, all kept until the request ends."""
 
-    def needed(self, table: Table, hit: list[int], hit_tokens: int, tokens: int) -> int:
+    def needed(self, table: Table, hit: list[int], hit_tokens: int, tokens: int, checkpoint: bool = False) -> int:
         """Blocks to take for ``tokens`` tokens; those of a hit that leave the free queue count."""
         new = max(-(-tokens // self.block_size) - len(hit) - len(table.blocks), 0)
         return new + self.evictable(hit) + (1 if hit and hit_tokens % self.block_size else 0)
@@ -140,11 +149,51 @@ class AttentionCache(GroupCache):
         table.blocks.extend(new)
         return new
 
-    def publish_prompt_tail(self, request: str, table: Table, hashes: list[bytes], prompt: int, tokens: int) -> None:
+    def publish_prompt_tail(self, request: str, table: Table, hashes: list[bytes], boundary: int, tokens: int) -> None:
         """Advertise the prompt's last hash boundary, once computed, if it lies inside a block."""
-        boundary = prompt // self.unit * self.unit
         if 0 < boundary <= tokens and boundary % self.block_size:
             self.publish_tail(request, table, hashes, boundary // self.block_size, boundary)
+
+
+class AllModeCache(AttentionCache):
+    """Recurrent layers in ``all`` mode: every boundary has a column, as in attention, and K columns follow."""
+
+    def __init__(
+        self,
+        group: int,
+        block_size: int,
+        pool: BlockPool,
+        geo: Geometry,
+        claim: OnClaim | None,
+        spare: int,
+        retire: Retire,
+    ) -> None:
+        super().__init__(group, block_size, pool, geo, claim)
+        self.spare = spare
+        self.retire_rule = retire
+        self.published_now: set[bytes] = set()
+
+    def needed(self, table: Table, hit: list[int], hit_tokens: int, tokens: int, checkpoint: bool = False) -> int:
+        """As for attention, with K blocks more."""
+        return super().needed(table, hit, hit_tokens, tokens + self.spare * self.block_size, checkpoint)
+
+    def extend(self, request: str, table: Table, tokens: int) -> list[int]:
+        """Returns what is appended to the worker's table."""
+        return super().extend(request, table, tokens + self.spare * self.block_size)
+
+    def skip_to(self, table: Table, total: int) -> None:
+        """Null columns before the one that holds state@total (a request that starts from a connector's)."""
+        table.blocks.extend([NULL] * ((total - 1) // self.block_size - len(table.blocks)))
+        table.cached = max(table.cached, len(table.blocks))
+
+    def retire(self, table: Table, computed: int) -> list[int]:
+        """Free states that lie before the one that a request at ``computed`` tokens reads; returns them."""
+        columns = self.retire_rule(table.blocks, (computed - 1) // self.block_size, 0) if computed > 1 else []
+        freed = [table.blocks[column] for column in columns]
+        for column in columns:
+            table.blocks[column] = NULL
+        self.pool.free(freed)
+        return freed
 
 
 class RecurrentCache(GroupCache):
@@ -159,21 +208,35 @@ class RecurrentCache(GroupCache):
         claim: OnClaim | None,
         num_speculative_blocks: int,
         retire: Retire,
+        eager: bool = False,
+        claims_scratch: bool = False,
     ) -> None:
         super().__init__(group, block_size, pool, geo, claim)
         self.spare = num_speculative_blocks
         self.retire_rule = retire
+        self.eager = eager
+        """Whether a request counts as started once it is scheduled, or only once it was given a block."""
+        self.claims_scratch = claims_scratch
+        """Whether a checkpoint may take the column of a speculative block."""
         self.published_now: set[bytes] = set()
         """Primary hashes registered in this step: a hit on one of them waits for the next."""
 
-    def needed(self, table: Table, hit: list[int], hit_tokens: int, tokens: int) -> int:
+    def room_for_checkpoint(self, table: Table, end: int) -> int:
+        """The column into which a chunk that ends at ``end`` tokens could export a state; -1: none."""
+        column, blocks = -(-end // self.block_size) - 2, table.blocks
+        free = column >= len(blocks) or blocks[column] == NULL
+        scratch = self.claims_scratch and table.started and column >= len(blocks) - self.spare
+        return column if column >= 0 and (free or scratch) else -1
+
+    def needed(self, table: Table, hit: list[int], hit_tokens: int, tokens: int, checkpoint: bool = False) -> int:
         """As for attention; a started request reuses its speculative blocks and takes one at most."""
         new = -(-tokens // self.block_size) + self.spare - len(hit) - len(table.blocks)
         partial = 1 if table.partial is not None or (hit and hit_tokens % self.block_size) else 0
         if partial:
             new = max(new, 0) + 1
         if new > 0:
-            new = 1 + partial + (0 if table.started else self.spare)
+            cap = 1 + partial + checkpoint + (0 if table.started else self.spare)
+            new = min(new, cap) if self.claims_scratch else cap
         return new + self.evictable(hit)
 
     def retire(self, table: Table, computed: int) -> list[int]:
@@ -181,9 +244,11 @@ class RecurrentCache(GroupCache):
         freed: list[int] = []
         blocks = table.blocks
         if computed > 1:
-            columns = self.retire_rule(blocks, (computed - 1) // self.block_size)
+            before = (computed - 1) // self.block_size
+            columns = self.retire_rule(blocks, before, table.retired)
             if columns:
                 freed = self._drop(blocks, columns)
+            table.retired = max(table.retired, min(before, len(blocks)))
         last = table.last_state
         if 0 <= last < -(-computed // self.block_size) - 1 and blocks[last] != NULL:
             freed = freed + self._drop(blocks, [last])
@@ -215,7 +280,10 @@ class RecurrentCache(GroupCache):
         """
         blocks, spare = table.blocks, self.spare
         required = -(-tokens // self.block_size) + spare
-        if required <= len(blocks) and table.partial is None:
+        checkpoint = table.checkpoint is not None
+        stays = required <= len(blocks) and table.partial is None and not (self.claims_scratch and checkpoint)
+        if stays:
+            table.started = table.started or self.eager
             return []
         before = len(blocks)
         if table.started:
@@ -223,12 +291,14 @@ class RecurrentCache(GroupCache):
         elif before:
             table.last_state = before - 1
         running = required - spare - 1
-        blocks.extend([NULL] * (running - before))
+        if before < running:
+            blocks.extend([NULL] * (running - checkpoint - before))
         if table.started:
-            for column in range(before - spare, min(before, running)):
+            for column in range(before - spare, min(before, running - (checkpoint and self.claims_scratch))):
                 blocks.append(blocks[column])
                 blocks[column] = NULL
         new = self.pool.take(max(required - len(blocks), 0) + (table.partial is not None))
+        appended = blocks[before:]
         if table.partial is not None:
             copy, new = new[0], new[1:]
             if table.started:
@@ -237,7 +307,7 @@ class RecurrentCache(GroupCache):
                 self.redirect(request, table, copy)
         blocks.extend(new)
         table.started = True
-        return blocks[before:]
+        return appended + new
 
     def _move(self, request: str, table: Table, copy: int) -> None:
         """A started request stays on its block (the worker's table only grows), so the claims move to the copy."""
@@ -253,13 +323,35 @@ class RecurrentCache(GroupCache):
             self.published_now.add(moved)
         table.partial = None
 
-    def publish_prompt_tail(self, request: str, table: Table, hashes: list[bytes], prompt: int, tokens: int) -> None:
-        """Advertise the state at the prompt's last hash boundary, if this chunk ends there, inside a block."""
-        if tokens % self.block_size == 0 or tokens != prompt // self.unit * self.unit:
-            return
-        column = tokens // self.block_size
+    def publish_end(self, request: str, table: Table, hashes: list[bytes], tokens: int, once: bool = False) -> None:
+        """Advertise the state at a reusable end where this chunk stops, mostly inside a block.
+
+        ``once``: leave a block alone that is keyed there already.
+        """
+        column = -(-tokens // self.block_size) - 1
+        if once and column < len(table.blocks):
+            block = table.blocks[column]
+            if self.pool.primary[block] is not None and self.pool.primary_tokens[block] == tokens:
+                return
         key = self.publish_tail(request, table, hashes, column, tokens)
-        if key is not None:
+        if key is None:
+            return
+        self.published_now.add(key)
+        if tokens % self.block_size:
             table.partial = (column, table.blocks[column])
             table.cached = column
-            self.published_now.add(key)
+
+    def publish_checkpoint(self, request: str, table: Table, hashes: list[bytes], kept: bool) -> None:
+        """Advertise the state that this chunk exports under its own offset, or (not ``kept``) under none."""
+        assert table.checkpoint is not None
+        offset, column = table.checkpoint
+        block, pool = table.blocks[column], self.pool
+        if not kept:
+            pool.remove(block, "transient")
+            return
+        if pool.primary[block] is not None and pool.primary_tokens[block] == offset:
+            return
+        pool.remove(block, "rekey")
+        key = hashes[offset // self.unit - 1]
+        self._insert(request, block, column, offset, key)
+        self.published_now.add(key)

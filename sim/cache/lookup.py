@@ -31,6 +31,8 @@ class Geometry:
     alignment: int
     """Hits are multiples of it: the hash unit where hits are finer than a block, else the scheduler block."""
     fine: bool
+    past_the_end: bool = False
+    """Whether what a drafter drops may lie past the most tokens to hit."""
 
     @property
     def attention_first(self) -> bool:
@@ -48,11 +50,11 @@ class Hit(NamedTuple):
     group_hits: list[int]
 
 
-Lookup = Callable[[BlockPool, Geometry, Sequence[bytes], int, int], Hit]
-"""(pool, geometry, hashes of the request's units, number of groups, most tokens to hit)"""
+Lookup = Callable[[BlockPool, Geometry, Sequence[bytes], int, int, int], Hit]
+"""(pool, geometry, hashes of the request's units, number of groups, most tokens to hit, tokens whose hash is known)"""
 
 
-def geometry(options: Options, drops: bool) -> Geometry:
+def geometry(options: Options, drops: bool, past_the_end: bool = False) -> Geometry:
     """The families of the options' groups; ``drops``: whether a look-ahead drafter gives something up."""
     eagle = {i for i, g in enumerate(options.groups) if g.eagle} or set(range(len(options.groups)))
     members: dict[tuple[bool, int], list[int]] = {}
@@ -65,12 +67,20 @@ def geometry(options: Options, drops: bool) -> Geometry:
     families.sort(key=lambda f: f.recurrent)
     fine = options.fine_hits
     return Geometry(
-        tuple(families), options.hash_unit, options.hash_unit if fine else options.scheduler_block_size, fine
+        tuple(families),
+        options.hash_unit,
+        options.hash_unit if fine else options.scheduler_block_size,
+        fine,
+        past_the_end,
     )
 
 
-def intersection(pool: BlockPool, geo: Geometry, hashes: Sequence[bytes], num_groups: int, limit: int) -> Hit:
+def intersection(
+    pool: BlockPool, geo: Geometry, hashes: Sequence[bytes], num_groups: int, limit: int, known: int | None = None
+) -> Hit:
     """Each family accepts the candidate length or lowers it, until none does (vLLM's hybrid coordinator)."""
+    if known is None:
+        known = limit
     blocks: list[list[int]] = [[] for _ in range(num_groups)]
     lengths = [0] * num_groups
     dense_done = [False] * len(geo.families)
@@ -85,9 +95,10 @@ def intersection(pool: BlockPool, geo: Geometry, hashes: Sequence[bytes], num_gr
                 continue
             drop = family.drops and i not in dropped
             if family.recurrent:
-                found, new = _recurrent_hit(pool, geo, family, hashes, current)
+                found, new = _recurrent_hit(pool, geo, family, hashes, min(current, known))
             else:
-                reach = min(current + _margin(geo, family), limit) if drop else current
+                reach = current + _margin(geo, family) if drop else current
+                reach = min(reach, known if geo.past_the_end and drop else limit, known)
                 found, new = _dense_hit(pool, geo, family, hashes, reach, drop)
                 dense_done[i] = True
             if drop:
@@ -135,7 +146,7 @@ def _dense_hit(
     scale = size // unit
     found: list[list[int]] = [[] for _ in family.groups]
     full = 0
-    for i in range(scale - 1, min(limit // unit, len(hashes)) // scale * scale, scale):
+    for i in range(scale - 1, limit // unit // scale * scale, scale):
         joint = _joint(pool, family, hashes[i])
         if joint is None:
             break
@@ -145,7 +156,7 @@ def _dense_hit(
     length = full * size
     if geo.alignment < size:
         first = full * scale
-        for i in range(min(first + scale - 1, limit // unit, len(hashes)) - 1, first - 1, -1):
+        for i in range(min(first + scale - 1, limit // unit) - 1, first - 1, -1):
             joint = _joint(pool, family, hashes[i])
             if joint is not None:
                 for ids, block in zip(found, joint, strict=True):
@@ -166,7 +177,7 @@ def _recurrent_hit(
     """The rightmost published state at or below the limit; the columns before it are null."""
     size, unit = family.block_size, geo.hash_unit
     stride = unit if geo.alignment < size and size % geo.alignment == 0 else size
-    for length in range(min(limit, len(hashes) * unit) // stride * stride, 0, -stride):
+    for length in range(limit // stride * stride, 0, -stride):
         if length % geo.alignment:
             continue
         joint = _joint(pool, family, hashes[length // unit - 1])

@@ -1,12 +1,13 @@
-"""The prefix cache as a scheduler sees it: look up, allocate, free."""
+"""The prefix cache as a scheduler sees it: look up, allocate, publish, free."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sim.cache.groups import AttentionCache, CopyOnWrite, OnClaim, RecurrentCache, Table
+from sim.cache.groups import AllModeCache, AttentionCache, CopyOnWrite, OnClaim, RecurrentCache, Table
 from sim.cache.lookup import Hit, geometry
 from sim.cache.pool import BlockPool, OnUnclaim
+from sim.engine.checkpoint import Query
 from sim.engine.options import Options
 
 if TYPE_CHECKING:
@@ -18,56 +19,83 @@ class KVCache:
     """One pool and a manager for each group."""
 
     def __init__(self, options: Options, rules: Rules, claim: OnClaim, unclaim: OnUnclaim) -> None:
+        self.options = options
+        self.rules = rules
         self.enabled = options.enable_prefix_caching
-        self.geometry = geometry(options, options.speculative.eagle and rules.drafter_guard.on)
+        guard = rules.drafter_guard
+        self.drop = guard.drop(options)
+        """Whether something is given up of each hit."""
+        self.ahead = guard.ahead(options)
+        """Tokens behind a block that its hash covers."""
+        self.geometry = geometry(options, guard.lookup_drops(options), guard.past_the_end)
+        self.unit = self.geometry.hash_unit
         self.pool = BlockPool(options.num_blocks, len(options.groups))
         recurrent = frozenset(options.recurrent)
         self.pool.on_unclaim = lambda group, *rest: unclaim(group, *rest) if group in recurrent else None
         self.num_groups = len(options.groups)
-        self.lookup_rule = rules.lookup
-        self.refuse_same_step = rules.publish.on
         self.watermark_blocks = int(options.watermark * options.num_blocks)
         self.lookahead = options.speculative.lookahead_tokens
+        self.rewritten = max(options.speculative.prefill_lookahead - 1, 0)
+        """Tokens before a chunk's end that the drafter may write again (multi-module MTP)."""
         self.max_model_len = options.max_model_len
         self.scheduler_block = options.scheduler_block_size
         self.drops = {g: f.drops for f in self.geometry.families for g in f.groups}
-        self.managers: list[AttentionCache | RecurrentCache] = [
-            RecurrentCache(
-                i,
-                group.block_size,
-                self.pool,
-                self.geometry,
-                claim,
-                options.speculative.num_speculative_tokens,
-                rules.retire,
-            )
-            if group.recurrent
-            else AttentionCache(i, group.block_size, self.pool, self.geometry, None)
-            for i, group in enumerate(options.groups)
-        ]
-        self.recurrent = [m for m in self.managers if isinstance(m, RecurrentCache)]
-        self.attention = [m for m in self.managers if isinstance(m, AttentionCache)]
+        self.exact_junctions = (
+            options.shared_prefix_checkpoint
+            and rules.junction.on
+            and any(self.drops.values() if not self.ahead else [True])
+            and self.geometry.fine
+            and not self.rewritten
+        )
+        """Whether a chunk may end, and be published, where a prefix is known to be shared."""
+        spare = options.speculative.num_speculative_tokens
+        self.managers: list[AttentionCache | RecurrentCache] = []
+        for i, group in enumerate(options.groups):
+            where = (i, group.block_size, self.pool, self.geometry)
+            if group.aligned:
+                scratch = rules.checkpoint.claims_scratch
+                self.managers.append(RecurrentCache(*where, claim, spare, rules.retire, rules.started.on, scratch))
+            elif group.recurrent:
+                self.managers.append(AllModeCache(*where, claim, spare, rules.retire))
+            else:
+                self.managers.append(AttentionCache(*where, None))
+        self.aligned = [m for m in self.managers if isinstance(m, RecurrentCache)]
+        self.states = [m for m in self.managers if isinstance(m, RecurrentCache | AllModeCache)]
+        """Managers of recurrent groups, whatever their mode."""
         self.given: list[list[int]] = [[] for _ in options.groups]
         """Blocks newly given to each attention group in this step."""
 
     def new_step(self) -> None:
         """Forget what was published and given in the step before."""
-        for manager in self.recurrent:
+        for manager in self.states:
             manager.published_now.clear()
         for blocks in self.given:
             blocks.clear()
+
+    # Looking up.
 
     def lookup(self, request: Request) -> Hit:
         """The longest prefix that all groups hold, one token short of everything at most."""
         if not self.enabled:
             return self.miss()
-        return self.lookup_rule(
-            self.pool, self.geometry, request.hashes(self.geometry.hash_unit), self.num_groups, request.num_tokens - 1
+        return self.rules.lookup(
+            self.pool,
+            self.geometry,
+            request.hashes(self.unit, self.ahead),
+            self.num_groups,
+            request.num_tokens - 1,
+            self._hashed(request),
         )
+
+    def _hashed(self, request: Request) -> int:
+        """Tokens whose hashes are known."""
+        return max(request.num_tokens - self.ahead, 0) // self.unit * self.unit
 
     def miss(self) -> Hit:
         """A hit of nothing."""
         return Hit(0, [[] for _ in range(self.num_groups)], 0, [0] * self.num_groups)
+
+    # Allocating.
 
     def admit(self, request: Request, new: int, hit: Hit, external: int, reserve: bool, others: bool) -> str:
         """Allocate for a waiting request; '' or the reason of a refusal, which leaves everything as it was.
@@ -77,97 +105,195 @@ class KVCache:
         """
         total = min(hit.tokens + external, self.max_model_len)
         watermark = self.watermark_blocks if others else 0
-        if self.refuse_same_step and any(
-            hit.blocks[m.group] and self.pool.primary[hit.blocks[m.group][-1]] in m.published_now
-            for m in self.recurrent
+        if self.rules.publish.refuses_same_step and any(
+            hit.blocks[m.group] and self.pool.primary[hit.blocks[m.group][-1]] in m.published_now for m in self.states
         ):
             return "same_step"
         if reserve:
             full = min(request.num_tokens, self.max_model_len)
-            if self._needed(request, hit, full, full) + watermark > self.pool.num_free:
+            if self._needed(request, hit, total, full, full, commit=False) + watermark > self.pool.num_free:
                 return "full_sequence"
         end = total + new
         slots = min(end + self.lookahead, self.max_model_len)
-        needed = self._needed(request, hit, slots, end)
+        needed = self._needed(request, hit, total, slots, end, commit=True)
         if external:
             # The state that the connector brings has a block of its own, unless the chunk ends in the same one.
-            needed += sum((total - 1) // m.block_size < (end - 1) // m.block_size for m in self.recurrent)
+            needed += sum((total - 1) // m.block_size < (end - 1) // m.block_size for m in self.aligned)
         if needed + watermark > self.pool.num_free:
             return "watermark" if needed <= self.pool.num_free else "blocks"
         if external or any(hit.blocks):
             self._adopt(request, hit, external, total)
         self._extend(request, slots, end)
-        self._publish(request, end)
+        self.publish(request, end)
         return ""
 
-    def _needed(self, request: Request, hit: Hit, slots: int, end: int) -> int:
-        """Blocks that a waiting request takes; attention holds look-ahead slots too, a recurrent group does not."""
-        return sum(
-            m.needed(request.tables[m.group], hit.blocks[m.group], hit.tokens, end if m in self.recurrent else slots)
-            for m in self.managers
-        )
+    def grow(self, request: Request, new: int) -> bool:
+        """Allocate for a running request; False if the pool cannot."""
+        start, end = request.computed, request.computed + new
+        slots = min(end + self.lookahead, self.max_model_len)
+        for states in self.states:
+            freed = states.retire(request.tables[states.group], start)
+            if freed:
+                request.released(states.group, freed)
+        if self._needed(request, None, start, slots, end, commit=True) > self.pool.num_free:
+            return False
+        self._extend(request, slots, end)
+        self.publish(request, end)
+        return True
+
+    def _needed(self, request: Request, hit: Hit | None, start: int, slots: int, end: int, commit: bool) -> int:
+        """Blocks for tokens [start, end); attention holds look-ahead slots too, a recurrent group does not.
+
+        ``commit``: remember which checkpoints the chunk would export.
+        """
+        needed = 0
+        for manager in self.managers:
+            table = request.tables[manager.group]
+            blocks = hit.blocks[manager.group] if hit is not None else []
+            tokens, checkpoint = slots, None
+            if isinstance(manager, RecurrentCache):
+                tokens = end
+                if self.options.num_prefill_checkpoint_blocks:
+                    checkpoint = self._checkpoint(request, manager, table, start, end)
+                    if commit:
+                        table.checkpoint = checkpoint
+            hit_tokens = hit.tokens if hit is not None else 0
+            needed += manager.needed(table, blocks, hit_tokens, tokens, checkpoint is not None)
+        return needed
+
+    def _checkpoint(
+        self, request: Request, manager: RecurrentCache, table: Table, start: int, end: int
+    ) -> tuple[int, int] | None:
+        """The offset that a chunk would export on its way, and the column that it has for it."""
+        # Only where nothing but resends is retained does it matter whether the prefill ends here.
+        prefill_end = request.prefill_end if self.options.prefix_cache_retention_interval == 0 else 0
+        query = self._query(start, end, prefill_end, end, manager.block_size, self.geometry.alignment)
+        offset = self.rules.checkpoint.exports(query)
+        column = manager.room_for_checkpoint(table, end) if offset else -1
+        return (offset, column) if column >= 0 else None
+
+    def _query(self, start: int, end: int, prefill_end: int, tokens: int, block: int, unit: int) -> Query:
+        position = self.rules.boundaries.reusable(tokens, unit, self.drop, self.ahead)
+        return Query(start, end, prefill_end, position, block, self.unit, self.options.prefill_checkpoint_alignment)
+
+    def exempts(self, start: int, end: int, prefill_end: int, grid: int) -> bool:
+        """Whether the split lets a prefill chunk run on, since it exports a checkpoint on its way."""
+        if not self.options.num_prefill_checkpoint_blocks:
+            return False
+        unit = self.unit if self.geometry.fine else self.scheduler_block
+        query = self._query(start, end, prefill_end, prefill_end, grid, unit)
+        return self.rules.checkpoint.exempts(query, self.options.speculative.eagle)
 
     def _adopt(self, request: Request, hit: Hit, external: int, total: int) -> None:
         for manager in self.managers:
             table, blocks = request.tables[manager.group], hit.blocks[manager.group]
-            if isinstance(manager, RecurrentCache) and external and (total - 1) // manager.block_size >= len(blocks):
+            if manager in self.states and external and (total - 1) // manager.block_size >= len(blocks):
                 blocks = []
             manager.adopt(table, blocks, hit.tokens, total)
-            if isinstance(manager, RecurrentCache) and external:
+            if isinstance(manager, RecurrentCache | AllModeCache) and external:
                 manager.skip_to(table, total)
         if external:
             for manager in self.managers:
                 new = manager.load(request.tables[manager.group], total)
-                if isinstance(manager, AttentionCache):
+                if manager not in self.states:
                     self.given[manager.group] += new
-
-    def grow(self, request: Request, new: int) -> bool:
-        """Allocate for a running request; False if the pool cannot."""
-        end = request.computed + new
-        slots = min(end + self.lookahead, self.max_model_len)
-        for recurrent in self.recurrent:
-            freed = recurrent.retire(request.tables[recurrent.group], request.computed)
-            if freed:
-                request.released(recurrent.group, freed)
-        needed = 0
-        for manager in self.managers:
-            tokens = end if isinstance(manager, RecurrentCache) else slots
-            needed += manager.needed(request.tables[manager.group], [], 0, tokens)
-        if needed > self.pool.num_free:
-            return False
-        self._extend(request, slots, end)
-        self._publish(request, end)
-        return True
 
     def _extend(self, request: Request, slots: int, end: int) -> None:
         for manager in self.managers:
             table = request.tables[manager.group]
-            if isinstance(manager, RecurrentCache):
+            if manager in self.states:
                 before = len(table.blocks)
-                request.appended(manager.group, before, manager.extend(request.id, table, end))
+                tokens = end if isinstance(manager, RecurrentCache) else slots
+                request.appended(manager.group, before, manager.extend(request.id, table, tokens))
             else:
                 self.given[manager.group] += manager.extend(request.id, table, slots)
 
-    def _publish(self, request: Request, end: int) -> None:
+    # Publishing.
+
+    def publish(self, request: Request, end: int) -> None:
+        """Advertise what will be true once tokens up to ``end`` are computed, drafts apart."""
         if not self.enabled:
             return
-        hashes = request.hashes(self.geometry.hash_unit)
+        hashes, hashed = request.hashes(self.unit, self.ahead), self._hashed(request)
         known = min(end, request.num_tokens)
         for manager in self.managers:
             table = request.tables[manager.group]
             tokens = self._publishable(manager.group, manager.block_size, known)
-            new = manager.publish(request.id, table, hashes, tokens)
-            if manager.scale > 1:
-                manager.publish_prompt_tail(request.id, table, hashes, request.num_prompt, tokens)
             if isinstance(manager, RecurrentCache):
-                manager.published_now.update(new)
+                self._publish_states(request, manager, table, hashes, tokens, hashed)
+            elif isinstance(manager, AllModeCache):
+                manager.published_now.update(manager.publish(request.id, table, hashes, min(tokens, hashed)))
+            else:
+                manager.publish(request.id, table, hashes, min(tokens, hashed))
+                if manager.scale > 1:
+                    tail = self.rules.boundaries.attention_tail(
+                        request.num_prompt, self.unit, self.drops[manager.group], hashed // self.unit
+                    )
+                    manager.publish_prompt_tail(request.id, table, hashes, tail, tokens)
+
+    def _publish_states(
+        self, request: Request, manager: RecurrentCache, table: Table, hashes: list[bytes], tokens: int, hashed: int
+    ) -> None:
+        """Full columns first, then the end of a chunk that stops at a reusable end, or what it exported."""
+        interval = self.options.prefix_cache_retention_interval if self.rules.retention.on else None
+
+        def kept(end: int) -> bool:
+            return self._retained(end, manager.block_size, interval) or end in reachable
+
+        reachable = self._reachable(request, manager) if interval is not None else frozenset()
+        new = manager.publish(request.id, table, hashes, min(tokens, hashed), None if interval is None else kept)
+        if table.checkpoint is not None and self.rules.checkpoint.rekeys:
+            offset = table.checkpoint[0]
+            tail = self.rules.boundaries.tail(request.num_prompt, self.geometry.alignment, self.drop, self.ahead)
+            wanted = offset in (tail, request.junction) or (
+                offset % manager.block_size == 0 and self._retained(offset, manager.block_size, interval)
+            )
+            manager.publish_checkpoint(request.id, table, hashes, wanted)
+        elif manager.scale > 1 or self.rules.boundaries.tail_drops:
+            self._publish_end(request, manager, table, hashes, tokens)
+        manager.published_now.update(new)
+
+    def _publish_end(
+        self, request: Request, manager: RecurrentCache, table: Table, hashes: list[bytes], tokens: int
+    ) -> None:
+        boundaries = self.rules.boundaries
+        if tokens <= 0 or tokens % self.unit or (tokens % manager.block_size == 0 and not boundaries.tail_drops):
+            return
+        tail = boundaries.tail(request.num_prompt, self.unit, self.drop, self.ahead)
+        shared = self.exact_junctions and tokens == request.junction and request.computed < tokens <= request.num_prompt
+        if tokens == tail or shared:
+            manager.publish_end(request.id, table, hashes, tokens, self.rules.publish.once)
+
+    def _retained(self, end: int, block: int, interval: int | None) -> bool:
+        """Whether retention keeps the state at a block's end, whoever may need it."""
+        if interval is None:
+            return True
+        blocks = interval // block
+        return interval > 0 and (blocks <= 1 or end // block % blocks == 0)
+
+    def _reachable(self, request: Request, manager: RecurrentCache) -> frozenset[int]:
+        """Block ends that a resend, a longer prompt or whoever shares the prefix would hit."""
+        ends = [*self.rules.boundaries.replays(request.num_prompt, self.scheduler_block, self.drop)]
+        if request.junction:
+            ends.append(request.junction)
+            if self.drops[manager.group] and self.rules.drafter_guard.hashes_ahead:
+                ends.append(request.junction - manager.block_size)
+        unit = self.geometry.alignment
+        return frozenset(end // unit * unit // manager.block_size * manager.block_size for end in ends)
+
+    def _align(self, tokens: int) -> int:
+        """The longest prefix that a hit could reach."""
+        return tokens if self.geometry.fine else tokens // self.scheduler_block * self.scheduler_block
 
     def _publishable(self, group: int, block_size: int, known: int) -> int:
         """Of ``known`` tokens those that a hit could reach; a drafter's group needs the block that it drops too."""
-        if self.geometry.fine:
-            return known
-        aligned = known // self.scheduler_block * self.scheduler_block
-        return min(known, aligned + block_size) if self.drops[group] and aligned else aligned
+        aligned = self._align(known)
+        if not (self.drops[group] and aligned):
+            return aligned
+        final = max(known - self.rewritten, 0)
+        return min(final, self._align(final) + block_size)
+
+    # Quiet requests.
 
     def quiet_until(self, request: Request) -> int:
         """The first chunk end at which a decoding request would allocate, publish, retire or copy anything.
@@ -177,7 +303,7 @@ class KVCache:
         end = self.max_model_len
         for manager in self.managers:
             table, size = request.tables[manager.group], manager.block_size
-            if table.partial is not None:
+            if table.partial is not None or isinstance(manager, AllModeCache):
                 return 0
             if self.enabled:
                 end = min(end, self._next_publication(manager.group, size, (table.cached + 1) * size))
@@ -196,7 +322,7 @@ class KVCache:
         blocks = table.blocks
         return (
             computed > running * manager.block_size
-            and (running == 0 or blocks[running - 1] == 0)
+            and not manager.retire_rule(blocks, running, table.retired)
             and not (0 <= table.last_state < running and blocks[table.last_state])
             and all(self.pool.primary[b] is None for b in blocks[running:])
         )
@@ -210,12 +336,14 @@ class KVCache:
             return tokens
         return base + self.scheduler_block
 
+    # Letting go.
+
     def free(self, request: Request) -> None:
         """Let go of all of a request's blocks, each group's last first."""
         for manager in self.managers:
             table = request.tables[manager.group]
             self.pool.free(table.blocks[::-1])
-            if isinstance(manager, RecurrentCache):
+            if manager in self.states:
                 request.released(manager.group, table.blocks)
             request.tables[manager.group] = Table()
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from sim.cache.pool import NULL
 
-Retire = Callable[[list[int], int], list[int]]
-"""From a block table and a column, the columns before it to free, in the order of freeing."""
+Retire = Callable[[list[int], int, int], list[int]]
+"""From a block table, a column and how far it was retired before, the columns to free, in the order of freeing."""
 
 
-def stops_at_null_gap(table: list[int], before: int) -> list[int]:
+def stops_at_null_gap(table: list[int], before: int, done: int = 0) -> list[int]:
     """Backwards from ``before`` to the first null column (vLLM up to 0.29).
 
     States below a gap stay until the request ends.
@@ -21,3 +21,8 @@ def stops_at_null_gap(table: list[int], before: int) -> list[int]:
             break
         columns.append(column)
     return columns
+
+
+def walks_gaps(table: list[int], before: int, done: int = 0) -> list[int]:
+    """All states between what was retired before and ``before`` (vLLM 0.32)."""
+    return [column for column in range(min(before, len(table)) - 1, done - 1, -1) if table[column] != NULL]

@@ -22,6 +22,14 @@ class Speculative:
     """Entry m mod len: accepted drafts of a request's m-th proposal."""
     acceptance_rate: float | None = None
     """Instead of a cycle: each draft is right with this probability, drawn from the scenario's seed."""
+    draft_slots: int = 0
+    """Slots that a drafter with a model of its own adds to the batch, beside those scheduled."""
+    multi_module: bool = False
+    """Whether each draft token comes from a module of its own (MTP), which reads K tokens ahead."""
+    block_drop: bool = True
+    """Whether a look-ahead drafter gives up the last block of a hit (an option since vLLM 0.32)."""
+    hash_lookahead: bool = True
+    """Whether hashes cover the token behind their block in its stead (an option since vLLM 0.33)."""
 
     @property
     def eagle(self) -> bool:
@@ -30,7 +38,14 @@ class Speculative:
     @property
     def lookahead_tokens(self) -> int:
         """Slots that attention reserves for the drafter, beyond the scheduled tokens."""
-        return 0 if self.method == "ngram" else self.num_speculative_tokens
+        return 0 if self.method == "ngram" and not self.draft_slots else self.num_speculative_tokens
+
+    @property
+    def prefill_lookahead(self) -> int:
+        """Tokens past a prefill chunk that the drafter reads."""
+        if not self.eagle:
+            return 0
+        return self.num_speculative_tokens if self.multi_module else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +78,14 @@ class Options:
     cache_config_block_size: int | None = None
     watermark: float = 0.0
     scheduler_reserve_full_isl: bool = True
+    num_prefill_checkpoint_blocks: int = 0
+    """Blocks for a state that a prefill chunk exports on its way (0 or 1)."""
+    prefill_checkpoint_alignment: int = 1
+    """Tokens: where in a chunk the kernel can export one."""
+    prefix_cache_retention_interval: int | None = None
+    """Tokens between states that stay published; 0: only those that a resend needs; None: all."""
+    shared_prefix_checkpoint: bool = False
+    """Whether a chunk stops exactly where a prefix is known to be shared."""
     speculative: Speculative = Speculative()
     clock: str = "us"
     costs: Costs = Costs()
@@ -94,4 +117,4 @@ class Options:
     @property
     def fine_hits(self) -> bool:
         """Whether hits end at a hash unit rather than at a scheduler block."""
-        return self.partial_hits and any(g.recurrent and g.block_size > self.hash_unit for g in self.groups)
+        return self.partial_hits and any(g.aligned and g.block_size > self.hash_unit for g in self.groups)

@@ -11,12 +11,18 @@ VLLM_0_26_0: dict[str, str] = {
     "seed": "state-block",
     "lookup": "intersection",
     "drafter_guard": "drop",
+    "boundaries": "floor",
+    "checkpoint": "none",
+    "junction": "block-floored",
     "retention": "dense",
     "publish": "at-schedule",
+    "started": "when-given-a-block",
+    "threshold": "always",
     "retire": "stops-at-null-gap",
     "padding": "kept",
     "draft_slots": "max-num-seqs",
-    "kernel": "align",
+    "modules": "one",
+    "kernel": "align-and-all",
     "worker": "v2",
     "admission": "wait",
 }
@@ -24,7 +30,48 @@ VLLM_0_26_0: dict[str, str] = {
 # PR 51113: chunk ends keep to the grid up to prefill_end, and a mid-block start always stops at its block's end.
 VLLM_0_27_0: dict[str, str] = {**VLLM_0_26_0, "split": "prefill-end"}
 
-PRESETS: dict[str, dict[str, str]] = {"vllm-0.26.0": VLLM_0_26_0, "vllm-0.27.0": VLLM_0_27_0}
+# A drafter's slots are charged for the requests that are scheduled; a request counts as started once it is.
+VLLM_0_28_0: dict[str, str] = {**VLLM_0_27_0, "draft_slots": "scheduled", "started": "when-scheduled"}
+
+# Placeholders that the split clips are dropped; internal checkpoints; retention intervals; a module for each draft.
+VLLM_0_29_0: dict[str, str] = {
+    **VLLM_0_28_0,
+    "modules": "one-a-draft",
+    "padding": "dropped",
+    "checkpoint": "any-aligned-start",
+    "retention": "interval",
+}
+
+# Reusable ends leave a token for the logits, and the tail follows the drop; only the chunk that reaches the prefill's
+# end exports a checkpoint; retirement walks gaps; the drop may be looked up past the end, or turned off; no ``all``
+# mode.
+VLLM_0_32_0: dict[str, str] = {
+    **VLLM_0_29_0,
+    "kernel": "align",
+    "boundaries": "leaves-tokens",
+    "checkpoint": "at-prefill-end",
+    "junction": "exact",
+    "drafter_guard": "drop-at-hashed",
+    "retire": "walks-gaps",
+    "padding": "dropped-and-alone",
+    "threshold": "beside-others",
+}
+
+# Hashes cover the token behind their block instead of a drop; verified tokens are published when their step commits.
+VLLM_0_33_0: dict[str, str] = {
+    **VLLM_0_32_0,
+    "drafter_guard": "look-ahead-hash",
+    "publish": "at-schedule-and-commit",
+}
+
+PRESETS: dict[str, dict[str, str]] = {
+    "vllm-0.26.0": VLLM_0_26_0,
+    "vllm-0.27.0": VLLM_0_27_0,
+    "vllm-0.28.0": VLLM_0_28_0,
+    "vllm-0.29.0": VLLM_0_29_0,
+    "vllm-0.32.0": VLLM_0_32_0,
+    "vllm-0.33.0": VLLM_0_33_0,
+}
 
 
 def table(preset: str, overrides: Mapping[str, str]) -> dict[str, str]:

@@ -141,10 +141,10 @@ class Request:
         """Where the prefill, or its replay after a preemption, ends."""
         return max(self.num_prompt, self.num_tokens - 1)
 
-    def hashes(self, unit: int) -> list[bytes]:
+    def hashes(self, unit: int, ahead: int = 0) -> list[bytes]:
         """Chained hashes of the prefixes, one a hash unit; those past ``num_tokens`` are not to be used yet."""
         if self._hash_list is None:
-            self._hash_list = self.tokens.block_hashes(unit)
+            self._hash_list = self.tokens.block_hashes(unit, ahead)
         return self._hash_list
 
     def draft_ids(self, position: int, right: int, count: int) -> list[int]:

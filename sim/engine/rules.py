@@ -13,7 +13,10 @@ from difflib import get_close_matches
 from typing import Any
 
 from sim.cache.lookup import Hit, Lookup, intersection
-from sim.cache.retire import Retire, stops_at_null_gap
+from sim.cache.retire import Retire, stops_at_null_gap, walks_gaps
+from sim.engine.boundaries import BOUNDARIES, Boundaries
+from sim.engine.checkpoint import CHECKPOINTS, Checkpoint
+from sim.engine.guard import GUARDS, Guard
 from sim.engine.options import Options
 from sim.engine.split import SPLITS, Cut, Split
 from sim.errors import InputError, PolicyError
@@ -46,6 +49,11 @@ def seed_state_block(computed: int, state_block: int, scheduler_block: int) -> i
 
 def draft_slots_per_seq(options: Options) -> int:
     """Slots that a drafter adds to the batch are charged for every sequence that could run (up to 0.27)."""
+    return options.speculative.draft_slots * options.max_num_seqs
+
+
+def draft_slots_per_scheduled(options: Options) -> int:
+    """They are charged for each request that is scheduled (0.28): nothing beforehand."""
     return 0
 
 
@@ -54,6 +62,28 @@ class Flag:
     """A rule with two answers."""
 
     on: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """When a claim is visible."""
+
+    refuses_same_step: bool = True
+    """Whether a hit on a state of the same step is refused."""
+    at_commit: bool = False
+    """Whether verified tokens are published when their step commits, not when the next one is scheduled (0.33)."""
+    once: bool = False
+    """Whether a block that is keyed at its boundary already is left alone (0.33)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Padding:
+    """What a waiting request with one token left is padded with, beside decodes."""
+
+    drops_clipped: bool
+    """Whether placeholders that the split clips are dropped (0.29)."""
+    alone: bool = False
+    """Whether a request that continues is padded even if nothing runs beside it (0.32)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +98,32 @@ class Rules:
     """Which column a restored request reads."""
     lookup: Lookup
     """What the groups agree on."""
-    drafter_guard: Flag
-    """What a look-ahead drafter gives up of a hit; on: one block, or one hash unit where hits are finer."""
+    drafter_guard: Guard
+    """What a look-ahead drafter gives up of a hit."""
+    boundaries: Boundaries
+    """Where a prompt's reusable ends lie."""
+    checkpoint: Checkpoint
+    """Which states a chunk exports on its way, where blocks are reserved for them."""
+    junction: Flag
+    """Where a chunk stops for a shared prefix; on: exactly there, if ``shared_prefix_checkpoint``."""
     retention: Flag
-    """Which states stay published; on: all of them (dense)."""
-    publish: Flag
-    """When a claim is visible: when scheduled; on: but a hit on a state of the same step is refused."""
+    """Which states stay published; on: those that ``prefix_cache_retention_interval`` keeps."""
+    publish: Publish
+    """When a claim is visible."""
+    started: Flag
+    """When a request counts as started; on: once scheduled, else once it was given a block."""
+    threshold: Flag
+    """When ``long_prefill_token_threshold`` applies; on: only beside other requests."""
     retire: Retire
     """When a request lets go of a state."""
-    padding: Flag
-    """What becomes of placeholders that the split clips; on: they are dropped."""
+    padding: Padding
+    """What a waiting request with one token left is padded with."""
     draft_slots: Callable[[Options], int]
     """What a drafter takes off the budget."""
+    modules: Flag
+    """How a multi-token predictor drafts; on: a module of its own for each draft is known."""
     kernel: Flag
-    """Which states a chunk leaves; on: its end alone (align)."""
+    """Which cache modes the recurrent kernels have; on: ``all`` beside ``align``."""
     worker: Flag
     """Whether a request that is skipped for a step keeps its accepted count; on: it does (v2)."""
     admission: Flag
@@ -97,13 +139,27 @@ RULES: dict[str, dict[str, object]] = {
     },
     "seed": {"state-block": seed_state_block},
     "lookup": {"intersection": intersection},
-    "drafter_guard": {"drop": Flag(True), "ignore": Flag(False)},
-    "retention": {"dense": Flag(True)},
-    "publish": {"at-schedule": Flag(True), "at-schedule-at-once": Flag(False)},
-    "retire": {"stops-at-null-gap": stops_at_null_gap},
-    "padding": {"kept": Flag(False), "dropped": Flag(True)},
-    "draft_slots": {"max-num-seqs": draft_slots_per_seq},
-    "kernel": {"align": Flag(True)},
+    "drafter_guard": GUARDS,
+    "boundaries": BOUNDARIES,
+    "checkpoint": CHECKPOINTS,
+    "junction": {"block-floored": Flag(False), "exact": Flag(True)},
+    "retention": {"dense": Flag(False), "interval": Flag(True)},
+    "publish": {
+        "at-schedule": Publish(),
+        "at-schedule-at-once": Publish(refuses_same_step=False),
+        "at-schedule-and-commit": Publish(at_commit=True, once=True),
+    },
+    "started": {"when-given-a-block": Flag(False), "when-scheduled": Flag(True)},
+    "threshold": {"always": Flag(False), "beside-others": Flag(True)},
+    "retire": {"stops-at-null-gap": stops_at_null_gap, "walks-gaps": walks_gaps},
+    "padding": {
+        "kept": Padding(drops_clipped=False),
+        "dropped": Padding(drops_clipped=True),
+        "dropped-and-alone": Padding(drops_clipped=True, alone=True),
+    },
+    "draft_slots": {"max-num-seqs": draft_slots_per_seq, "scheduled": draft_slots_per_scheduled},
+    "modules": {"one": Flag(False), "one-a-draft": Flag(True)},
+    "kernel": {"align-and-all": Flag(True), "align": Flag(False)},
     "worker": {"v2": Flag(True), "v1": Flag(False)},
     "admission": {"wait": Flag(True)},
 }

@@ -50,23 +50,33 @@ class Scheduler:
         self.seed = seed
         self.num_drafts = options.speculative.num_speculative_tokens
         self.threshold = options.long_prefill_token_threshold
+        taken = rules.draft_slots(options)
+        self.slots = 0 if taken else options.speculative.draft_slots
+        """Slots that a drafter adds for each request that is scheduled."""
+        self.prefill_lookahead = options.speculative.prefill_lookahead
         self.cap = options.max_num_batched_tokens - rules.draft_slots(options)
         self.grid = rules.grid(options)
         if self.grid < 1:
             rule = table(options.preset, options.rules)["grid"]
             raise PolicyError(f"rule grid={rule} gave {self.grid}, allowed is a block size of 1 or more")
-        self.splits = options.enable_prefix_caching and bool(options.recurrent)
+        self.splits = options.enable_prefix_caching and any(g.aligned for g in options.groups)
         self.hash_unit = options.hash_unit if options.fine_hits and options.enable_prefix_caching else 0
         self.cache = KVCache(options, rules, observer.claim, observer.unclaim)
         self.worker = Worker(
-            options.groups, self.num_drafts, rules.seed, options.scheduler_block_size, rules.worker.on, observer
+            options.groups,
+            self.num_drafts,
+            rules.seed,
+            options.scheduler_block_size,
+            rules.worker.on,
+            observer,
+            rules.checkpoint if options.num_prefill_checkpoint_blocks else None,
         )
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
         self.active: list[Request] = []
         """The running requests that are not quiet, in order."""
         # A threshold below a decode row would cut it: such rows are never quiet.
-        whole = not 0 < self.threshold < 1 + self.num_drafts
+        whole = not (0 < self.threshold < 1 + self.num_drafts or self.slots)
         self.quiet = Quiet(self.cache, self.worker, observer, self.num_drafts, fast_forward and whole)
         self.admissions = 0
         self.preempted_in_vain = 0
@@ -89,6 +99,11 @@ class Scheduler:
         return True
 
     @property
+    def free_blocks(self) -> int:
+        """Blocks in the free queue."""
+        return self.cache.pool.num_free
+
+    @property
     def aborting(self) -> bool:
         """Whether somebody is to be taken away in the next step."""
         return bool(self._aborted)
@@ -99,7 +114,7 @@ class Scheduler:
 
     def jump(self, step: int) -> int:
         """For how many steps from ``step`` on every request is quiet, so that all of them can be skipped at once."""
-        if self.quiet.tokens > self.options.max_num_batched_tokens:
+        if self.quiet.tokens > self.cap:
             return 0
         if self.active or self._aborted or (self.waiting and len(self.running) < self.options.max_num_seqs):
             return 0
@@ -120,13 +135,14 @@ class Scheduler:
         self.cache.new_step()
         for request in self.quiet.due(index):
             self._wake(request, index)
-        if self.quiet.tokens > budget:
+        if self.quiet.tokens > min(budget, self.cap):
             self._wake_after(-1, index)
         rows: list[Row] = []
         used, preempted = self._schedule_running(index, budget, rows)
         if not preempted:
-            decodes = bool(rows or self.quiet.tokens) and not any(row.request.prefilling for row in rows)
-            self._schedule_waiting(budget - used - self.quiet.tokens, rows, decodes)
+            prefills = any(row.request.prefilling for row in rows)
+            decodes = bool(rows or self.quiet.tokens) and not prefills
+            self._schedule_waiting(budget - used - self.quiet.tokens, rows, decodes, prefills)
         result.decode_tokens = self.quiet.tokens
         self.worker.before(index, rows, self.cache.take_copies(), self.cache.given)
         self._update(index, rows, result)
@@ -150,7 +166,7 @@ class Scheduler:
         used, position, preempted = 0, 0, False
         while position < len(self.active):
             request = self.active[position]
-            left = budget - used - self.quiet.tokens_before(request.order)
+            left = min(budget - used - self.quiet.tokens_before(request.order), self._room(used, rows))
             if left <= 0:
                 break
             count, why = self._running_tokens(request, left)
@@ -174,7 +190,7 @@ class Scheduler:
         """How many tokens a running request takes of those left, and the rule that ended its chunk."""
         wanted = request.num_tokens + request.drafts - request.computed
         count, stop = wanted, ""
-        if 0 < self.threshold < count:
+        if 0 < self._threshold() < count:
             count, stop = self.threshold, "threshold"
         if left < count:
             count, stop = left, "budget"
@@ -190,23 +206,50 @@ class Scheduler:
             return count, "decode"
         if self.splits and count > 0:
             cap = min(self.cap, self.threshold) if self.threshold > 0 else self.cap
-            chunk = Chunk(
-                start,
-                count,
-                end,
-                request.num_prompt,
-                request.num_tokens,
-                self.grid,
-                self.hash_unit,
-                cap,
-                self.options.speculative.eagle and self.rules.drafter_guard.on,
-                0,
-                request.junction,
-            )
-            cut = self._ask(request, chunk)
+            cut = self._ask(request, self._chunk(request, start, count, end, cap))
             stop = cut.stop or stop
             count = cut.tokens
+        remaining = request.num_tokens - start - count
+        if 0 < remaining < self.prefill_lookahead:
+            # Its modules read that far: a chunk ends before, or at the end.
+            count, stop = max(count - (self.prefill_lookahead - remaining), 0), "look-ahead"
         return count, stop or "prompt-end"
+
+    def _chunk(self, request: Request, start: int, count: int, end: int, cap: int) -> Chunk:
+        """What the split is asked."""
+        cache, boundaries = self.cache, self.rules.boundaries
+        exempt = cache.exempts(start, start + count, end, self.grid)
+        last = 0 if exempt else boundaries.reusable(request.num_tokens, self.grid, cache.drop, cache.ahead)
+        tail = 0
+        if self.hash_unit and not (exempt and not self.rules.checkpoint.keeps_tail):
+            tail = boundaries.tail(request.num_prompt, self.hash_unit, cache.drop, cache.ahead)
+        return Chunk(
+            start,
+            count,
+            end,
+            request.num_prompt,
+            request.num_tokens,
+            self.grid,
+            self.hash_unit,
+            cap,
+            cache.drop,
+            cache.ahead,
+            request.junction,
+            last,
+            tail,
+            exempt,
+            cache.exact_junctions and request.junction <= request.num_prompt,
+        )
+
+    def _room(self, used: int, rows: list[Row]) -> int:
+        """Tokens that the batch has left for one more request, beside the slots that drafters add."""
+        return self.cap - used - self.slots * (len(rows) + 1)
+
+    def _threshold(self) -> int:
+        """``long_prefill_token_threshold`` where it applies, else 0."""
+        if self.rules.threshold.on and len(self.running) + len(self.waiting) <= 1:
+            return 0
+        return self.threshold
 
     def _ask(self, request: Request, chunk: Chunk) -> Cut:
         try:
@@ -235,9 +278,14 @@ class Scheduler:
         self.observer.chunk(request.id, start, start + count, drafted, stop, 0, ())
         rows.append(Row(request, start, start + count, drafts, drafted))
 
-    def _schedule_waiting(self, left: int, rows: list[Row], only_decodes: bool) -> None:
-        """Admit waiting requests; ``only_decodes``: running ones were scheduled, and none of them is a prefill."""
-        while self.waiting and left > 0 and len(self.running) < self.options.max_num_seqs:
+    def _schedule_waiting(self, left: int, rows: list[Row], only_decodes: bool, prefills: bool) -> None:
+        """Admit waiting requests; ``only_decodes``: running ones were scheduled, and none of them is a prefill;
+        ``prefills``: one of them is."""
+        limit = left
+        while self.waiting and len(self.running) < self.options.max_num_seqs:
+            left = min(limit, self._room(sum(row.end - row.start for row in rows), rows))
+            if left <= 0:
+                return
             request = self.waiting[0]
             hit = self.cache.lookup(request)
             request.junction = hit.junction
@@ -245,13 +293,14 @@ class Scheduler:
             start = hit.tokens + external
             count, stop = request.num_tokens - start, ""
             drafted = 0
-            if self.num_drafts and count == 1 and only_decodes:
+            alone = self.rules.padding.alone and not prefills and start > 0
+            if self.num_drafts and count == 1 and (only_decodes or alone):
                 # Placeholders make it as wide as the rows beside it, so that a full CUDA graph fits.
                 drafted = self.num_drafts
                 count += drafted
                 if count > left or start + count > self.options.max_model_len:
                     return
-            if 0 < self.threshold < count:
+            if 0 < self._threshold() < count:
                 count, stop = self.threshold, "threshold"
             if left < count:
                 count, stop = left, "budget"
@@ -260,7 +309,7 @@ class Scheduler:
             if count <= 0:
                 self.observer.defer(request.id, offered, stop)
                 return
-            if count <= drafted and self.rules.padding.on:
+            if count <= drafted and self.rules.padding.drops_clipped:
                 count, drafted, stop = 1, 0, "prompt-end"
             reason = self.cache.admit(
                 request, count, hit, external, self.options.scheduler_reserve_full_isl, bool(self.running)
@@ -270,7 +319,7 @@ class Scheduler:
                 return
             self.waiting.popleft()
             self._admit(request, hit, external)
-            left -= count
+            limit -= count
             self.observer.chunk(request.id, start, start + count, drafted, stop, 0, ())
             rows.append(Row(request, start, start + count, placeholders(min(drafted, count - 1)), drafted))
 
@@ -314,6 +363,11 @@ class Scheduler:
                 result.decode_tokens += row.end - row.start
             self._sample(row)
         self.worker.after(rows)
+        if self.rules.publish.at_commit and self.num_drafts:
+            for row in rows:
+                if row.emitted:
+                    # What a stop trims was computed and is not the request's; its last token never is.
+                    self.cache.publish(row.request, min(row.request.computed, row.request.num_tokens - 1))
         for row in rows:
             request = row.request
             if request.outputs >= request.max_outputs:

@@ -35,6 +35,14 @@ class Chunk:
     lookahead: int
     junction: int
     """Where this prefix leaves a longer one that attention has cached; 0: none known."""
+    last: int | None = None
+    """The last reusable end on the grid (None: num_tokens rounded down, less a block for a drop)."""
+    tail: int | None = None
+    """The reusable end of the prompt for hits finer than a block, 0: none (None: the last hash boundary)."""
+    exempt: bool = False
+    """Whether it exports a checkpoint on its way, and may end off the grid and past its block."""
+    exact_junction: bool = False
+    """Whether a state at the junction itself can be cached, inside a block too."""
 
 
 class Cut(NamedTuple):
@@ -48,13 +56,17 @@ Split = Callable[[Chunk], "Cut | int"]
 
 
 def last_cache_position(chunk: Chunk) -> int:
-    """num_tokens rounded down to a block, less one block when a drafter drops one (vLLM up to 0.29)."""
+    """The last reusable end on the grid."""
+    if chunk.last is not None:
+        return chunk.last
     last = chunk.num_tokens - chunk.num_tokens % chunk.block
     return max(last - chunk.block, 0) if chunk.drop else last
 
 
 def partial_tail(chunk: Chunk) -> int:
-    """The prompt's last hash boundary, where an entry finer than a block can be registered; 0: none."""
+    """The prompt's reusable end, where an entry finer than a block can be registered; 0: none."""
+    if chunk.tail is not None:
+        return chunk.tail
     return chunk.num_prompt // chunk.hash_unit * chunk.hash_unit if chunk.hash_unit else 0
 
 
@@ -108,8 +120,10 @@ class AlignedSplit:
 
     def __call__(self, chunk: Chunk) -> Cut:
         start, offered_end = chunk.start, chunk.start + chunk.offered
-        end = self.align(chunk, offered_end)
+        end = offered_end if chunk.exempt else self.align(chunk, offered_end)
         stop = "block-boundary" if end != offered_end else ""
+        if chunk.exempt and end < chunk.prefill_end and end % chunk.block:
+            stop = "checkpoint"
         for position, name in self._stops(chunk, end):
             if start < position < end:
                 end, stop = position, name
@@ -120,13 +134,14 @@ class AlignedSplit:
         start, block = chunk.start, chunk.block
         boundary = (start // block + 1) * block
         last, tail, junction = last_cache_position(chunk), partial_tail(chunk), chunk.junction
-        mid_block = boundary if start % block and self.realign(chunk) else 0
+        mid_block = boundary if start % block and not chunk.exempt and self.realign(chunk) else 0
+        floored = start + (junction - start) // block * block
         return (
             (mid_block, "mid-block"),
-            (boundary if self.every_boundary else 0, "every-boundary"),
+            (boundary if self.every_boundary and not chunk.exempt else 0, "every-boundary"),
             (last, "last-cache-position"),
             (tail if last < tail < chunk.num_prompt else 0, "partial-tail"),
-            (start + (junction - start) // block * block if start < junction < end else 0, "junction"),
+            ((junction if chunk.exact_junction else floored) if start < junction < end else 0, "junction"),
         )
 
 

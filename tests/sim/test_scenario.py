@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.engine.options import Options
+from sim.engine.presets import PRESETS
 from sim.errors import InputError
 from sim.scenario import Run, json_schema, load, runs, warnings
 from sim.workload.generate import arrivals
@@ -52,6 +53,11 @@ workload:
   requests:
     - {id: a, prompt: [[1, 100]]}
 """
+
+
+TO_29 = {"vllm-0.26.0", "vllm-0.27.0", "vllm-0.28.0", "vllm-0.29.0"}
+SINCE_32 = {"vllm-0.32.0", "vllm-0.33.0"}
+SINCE_29 = {"vllm-0.29.0", *SINCE_32}
 
 
 @pytest.fixture
@@ -109,7 +115,7 @@ def test_every_engine_key_arrives(written: Any) -> None:
     text = HEAD.replace(
         "engine:\n",
         """engine:
-  preset: vllm-0.26.0
+  preset: vllm-0.33.0
   rules: {grid: recurrent-group}
   num_blocks: 77
   max_num_batched_tokens: 1000
@@ -122,7 +128,18 @@ def test_every_engine_key_arrives(written: Any) -> None:
   cache_config_block_size: 48
   watermark: 0.25
   scheduler_reserve_full_isl: false
-  speculative: {method: eagle, num_speculative_tokens: 2, acceptance_rate: 0.5}
+  num_prefill_checkpoint_blocks: 1
+  prefill_checkpoint_alignment: 16
+  prefix_cache_retention_interval: 128
+  shared_prefix_checkpoint: true
+  speculative:
+    method: eagle
+    num_speculative_tokens: 2
+    acceptance_rate: 0.5
+    draft_slots: 3
+    multi_module: true
+    block_drop: false
+    hash_lookahead: false
   clock: steps
   costs: {base: 1, per_prefill_token: 2, per_decode_token: 0.5}
 """,
@@ -133,9 +150,41 @@ def test_every_engine_key_arrives(written: Any) -> None:
     # `slots` dataclasses: compare field by field, so that a forgotten one shows by name.
     same = [name for name in Options.__slots__ if getattr(options, name) == getattr(default, name)]
     assert same == ["groups"]
+    drafting = options.speculative
+    same = [name for name in type(drafting).__slots__ if getattr(drafting, name) == getattr(default.speculative, name)]
+    assert same == ["accepted_drafts"]
     assert (options.watermark, options.prefix_match_unit, options.cache_config_block_size) == (0.25, 32, 48)
-    assert options.speculative.acceptance_rate == 0.5
+    assert (options.prefill_checkpoint_alignment, options.prefix_cache_retention_interval) == (16, 128)
+    assert (drafting.acceptance_rate, drafting.draft_slots) == (0.5, 3)
     assert (options.costs.base, options.costs.per_prefill_token, options.costs.per_decode_token) == (1, 2.0, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("key", "option", "having"),
+    [
+        ("num_prefill_checkpoint_blocks", "num_prefill_checkpoint_blocks: 1", SINCE_29),
+        ("prefix_cache_retention_interval", "prefix_cache_retention_interval: 0", SINCE_29),
+        ("shared_prefix_checkpoint", "shared_prefix_checkpoint: true", SINCE_32),
+        ("speculative.multi_module", "speculative: {multi_module: true}", SINCE_29),
+        ("speculative.block_drop", "speculative: {block_drop: false}", SINCE_32),
+        (
+            "groups[0].mamba_cache_mode",
+            "groups: [{name: m, kind: recurrent, block_size: 64, mamba_cache_mode: all}]",
+            TO_29,
+        ),
+    ],
+)
+def test_an_option_is_refused_where_the_release_lacks_it(written: Any, key: str, option: str, having: set[str]) -> None:
+    groups = "" if "groups" in option else "\n  groups: [{name: gdn, kind: recurrent, block_size: 64}]"
+    for preset in PRESETS:
+        text = re.sub(r"engine:\n.*\n.*", f"engine:\n  preset: {preset}\n  {option}{groups}", HEAD)
+        file = written(text)
+        if preset in having:
+            assert load(file).expanded
+        else:
+            [line] = refusal(file)
+            assert f": engine.{key}: found " in line
+            assert f": {preset} has no such thing (rule " in line
 
 
 # -- precedence --------------------------------------------------------------------------------------------------
@@ -192,6 +241,13 @@ def test_wrong_names_on_the_command_line(written: Any) -> None:
         runs(scenario, rules={"grd": "x"})
     with pytest.raises(InputError, match=r"--state: found 'digset', allowed digest"):
         runs(scenario, state="digset")
+
+
+def test_a_rule_of_the_command_line_does_not_take_away_what_an_option_needs(written: Any) -> None:
+    text = HEAD.replace("engine:\n", "engine:\n  preset: vllm-0.32.0\n  num_prefill_checkpoint_blocks: 1\n")
+    assert runs(load(written(text)), rules={"retire": "walks-gaps"})
+    with pytest.raises(InputError, match=r"--rule: variant \S+: num_prefill_checkpoint_blocks: found 1, allowed 0"):
+        runs(load(written(text)), rules={"checkpoint": "none"})
 
 
 def test_a_plug_in_is_not_imported(written: Any) -> None:

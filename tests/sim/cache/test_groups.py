@@ -206,23 +206,32 @@ def test_only_columns_that_hold_a_block_are_advertised_each_under_its_own_end(st
     assert len({c[3] for c in claims}) == len(claims)
 
 
-def test_a_tail_is_advertised_where_the_prompts_last_unit_ends_inside_a_block() -> None:
-    for prompt, tokens, offsets in ((38, 36, [36]), (38, 38, []), (38, 32, []), (36, 36, [36]), (48, 48, [])):
+def test_the_end_of_a_chunk_is_advertised_and_is_a_tail_only_inside_a_block() -> None:
+    for tokens, tail in ((36, True), (40, True), (48, False)):
         cache, _, claims = recurrent()
         table = Table()
         cache.extend("a", table, tokens)
-        cache.publish_prompt_tail("a", table, HASHES, prompt, tokens)
-        assert [(c[3], c[4]) for c in claims] == [(2, o) for o in offsets]
-        assert table.partial == ((2, 1) if offsets else None)
+        cache.publish_end("a", table, HASHES, tokens)
+        assert [(c[3], c[4]) for c in claims] == [(2, tokens)]
+        assert table.partial == ((2, 1) if tail else None)
+
+
+def test_an_end_that_a_block_has_already_is_advertised_once() -> None:
+    cache, _, claims = recurrent()
+    table = Table()
+    cache.extend("a", table, 36)
+    cache.publish_end("a", table, HASHES, 36, once=True)
+    cache.publish_end("a", table, HASHES, 36, once=True)
+    assert len(claims) == 1
 
 
 def test_attention_advertises_its_own_tail_once_it_is_computed() -> None:
     cache, pool = attention()
     table = Table()
     cache.extend("a", table, 38)
-    cache.publish_prompt_tail("a", table, HASHES, 38, 35)
+    cache.publish_prompt_tail("a", table, HASHES, 36, 35)
     assert pool.find(0, key(36)) is None
-    cache.publish_prompt_tail("a", table, HASHES, 38, 38)
+    cache.publish_prompt_tail("a", table, HASHES, 36, 38)
     assert pool.find(0, key(36)) == table.blocks[2]
     # When the block is full its own hash takes the place of the tail's.
     cache.extend("a", table, 48)
@@ -236,7 +245,7 @@ def test_a_tail_joins_the_hash_of_a_block_that_is_already_full() -> None:
     table = Table()
     cache.extend("a", table, 48)
     cache.publish("a", table, HASHES, 48)
-    cache.publish_prompt_tail("a", table, HASHES, 38, 48)
+    cache.publish_prompt_tail("a", table, HASHES, 36, 48)
     assert pool.find(0, key(48)) == pool.find(0, key(36)) == table.blocks[2]
     assert pool.primary[table.blocks[2]] == key(48)
 
@@ -272,7 +281,7 @@ def test_an_own_tail_moves_its_claim_to_a_copy_and_the_request_stays_on_its_bloc
     pool.on_unclaim = lambda *event: told.append(event)
     table = Table()
     cache.extend("a", table, 36)
-    cache.publish_prompt_tail("a", table, HASHES, 38, 36)
+    cache.publish_end("a", table, HASHES, 36)
     own = table.blocks[2]
     cache.published_now.clear()
     assert cache.needed(table, [], 0, 38) == 2  # the copy, and (as vLLM counts) one more

@@ -1,0 +1,88 @@
+"""Internal checkpoints: a state that a prefill chunk exports on its way, into the column before the running one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A chunk that might export a checkpoint: tokens."""
+
+    start: int
+    end: int
+    prefill_end: int
+    position: int
+    """The reusable end that it would export."""
+    block: int
+    hash_unit: int
+    alignment: int
+
+
+Exports = Callable[[Query], int]
+"""The offset that a chunk exports; 0: none."""
+
+
+def never(query: Query) -> int:
+    """No release before 0.29 exports any."""
+    return 0
+
+
+def any_aligned_start(query: Query) -> int:
+    """A chunk from a boundary that ends inside a block exports the boundary before its end (vLLM 0.29)."""
+    before = -(-query.end // query.block) - 1
+    return before * query.block if query.start % query.block == 0 and query.end % query.block and before > 0 else 0
+
+
+def at_prefill_end(query: Query) -> int:
+    """The chunk that reaches the prefill's end exports its reusable end, where the kernel can (vLLM 0.32)."""
+    q = query
+    column = -(-q.end // q.block) - 2
+    valid = (
+        q.end >= q.prefill_end
+        and q.start % q.hash_unit == 0
+        and column > (q.start - 1) // q.block
+        and q.start + q.hash_unit <= q.position
+        and q.start < q.position < q.end
+        and (q.position - q.start) % q.alignment == 0
+    )
+    return q.position if valid else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """How a release exports checkpoints."""
+
+    exports: Exports
+    by_start: bool = False
+    """Whether the split exempts every chunk that starts on a boundary, unless a drafter looks ahead (0.29), or the
+    chunk that exports one (0.32). An exempt chunk may end off the grid and past its block."""
+    keeps_tail: bool = False
+    """Whether an exempt chunk still stops at the partial tail."""
+    rekeys: bool = False
+    """Whether a checkpoint is published under its own offset rather than its column's end."""
+    claims_scratch: bool = False
+    """Whether it may take the column of a speculative block."""
+
+    def exported(self, start: int, end: int, block: int, reserved: tuple[int, int] | None) -> tuple[int, int]:
+        """What a kernel really exports of tokens [start, end): the offset (0: nothing), and the column for it."""
+        if not self.by_start:
+            return reserved or (0, 0)
+        # It asks for no reservation, only for a slot in that column, be it scratch.
+        column = -(-end // block) - 2
+        offset = (column + 1) * block
+        return (offset, column) if start % block == 0 and start < offset < end else (0, 0)
+
+    def exempts(self, query: Query, eagle: bool) -> bool:
+        """Whether the split lets this chunk run on."""
+        if self.by_start:
+            return query.start % query.block == 0 and not eagle
+        return self.exports(query) > 0
+
+
+CHECKPOINTS: dict[str, object] = {
+    "none": Checkpoint(never),
+    "any-aligned-start": Checkpoint(any_aligned_start, by_start=True, keeps_tail=True),
+    "at-prefill-end": Checkpoint(at_prefill_end, rekeys=True, claims_scratch=True),
+}

@@ -1,0 +1,32 @@
+"""What a release has: options that its rules do not know are refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from sim.engine.options import Options
+
+Lack = tuple[tuple[str | int, ...], str]
+"""The key in ``engine``, and what was found and is allowed."""
+
+
+def lacks(options: Options, table: Mapping[str, str]) -> Iterator[Lack]:
+    """The options that this table of rule values gives no meaning to."""
+    s = options.speculative
+
+    def lack(key: tuple[str | int, ...], found: object, allowed: str, rule: str) -> Lack:
+        return key, f"found {found}, allowed {allowed}: {options.preset} has no such thing (rule {rule}={table[rule]})"
+
+    if options.num_prefill_checkpoint_blocks and table["checkpoint"] == "none":
+        yield lack(("num_prefill_checkpoint_blocks",), options.num_prefill_checkpoint_blocks, "0", "checkpoint")
+    if options.prefix_cache_retention_interval is not None and table["retention"] == "dense":
+        yield lack(("prefix_cache_retention_interval",), options.prefix_cache_retention_interval, "none", "retention")
+    if options.shared_prefix_checkpoint and table["junction"] == "block-floored":
+        yield lack(("shared_prefix_checkpoint",), "true", "false", "junction")
+    if not s.block_drop and table["drafter_guard"] == "drop":
+        yield lack(("speculative", "block_drop"), "false", "true", "drafter_guard")
+    if s.multi_module and table["modules"] == "one":
+        yield lack(("speculative", "multi_module"), "true", "false", "modules")
+    for i, group in enumerate(options.groups):
+        if group.recurrent and not group.aligned and table["kernel"] == "align":
+            yield lack(("groups", i, "mamba_cache_mode"), group.mamba_cache_mode, "align", "kernel")
