@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from math import inf
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
@@ -27,6 +28,9 @@ from sim.report.text import (
 )
 from sim.result import Failure, Outcome, Result
 
+if TYPE_CHECKING:
+    from sim.engine.rules import Rules
+
 Row = tuple[str, Callable[[Outcome], str]]
 READY_FINDINGS = 3
 """Findings in a line that is ready to be expected."""
@@ -34,15 +38,11 @@ _GAP = 2
 """Characters between two columns."""
 
 
-def head(options: Options, minimum_prefix: int | None = None) -> str:
-    """The line before a run: grid, hash unit, minimum cacheable prefix, blocks that a request pins.
-
-    ``minimum_prefix``: the shortest prompt (tokens) of which a repeat can be hit, from whoever knows the release's
-    boundaries; without it :func:`shortest_cacheable` is used.
-    """
+def head(options: Options) -> str:
+    """The line before a run: grid, hash unit, minimum cacheable prefix, blocks that a request pins."""
     parts = [f"grid {grid(options)}" if options.recurrent else "no recurrent group", f"hash unit {options.hash_unit}"]
     if options.enable_prefix_caching:
-        shortest = shortest_cacheable(options) if minimum_prefix is None else minimum_prefix
+        shortest = shortest_cacheable(options)
         never = (
             f" (above max_model_len {options.max_model_len}: no hit ever)" if shortest > options.max_model_len else ""
         )
@@ -58,30 +58,33 @@ def head(options: Options, minimum_prefix: int | None = None) -> str:
 
 def grid(options: Options) -> int:
     """The block size that the split aligns to, by the rule in force (tokens)."""
-    from sim.engine.presets import table
-    from sim.engine.rules import resolve
-
-    return resolve(table(options.preset, options.rules)).grid(options)
+    return _rules(options).grid(options)
 
 
 def shortest_cacheable(options: Options) -> int:
-    """The shortest prompt (tokens) of which an exact repeat can be hit, as vLLM 0.26 to 0.29 stop and look up.
+    """The shortest prompt (tokens) of which an exact repeat can be hit.
 
-    One token is always computed, so one hash unit and a token where hits are finer than a block, else a scheduler
-    block and a token. A look-ahead drafter that drops a block needs a second one: two recurrent blocks where hits
-    are finer, else two scheduler blocks, and an attention block more than one of them. A third sender may hit
-    earlier: attention then knows a junction, at which the second one stopped.
+    One token is always computed, so one unit of a hit (a hash unit where hits are finer than a block, else a scheduler
+    block) and a token; where a look-ahead drafter gives up a unit, two. Up to vLLM 0.29 it gives up a block: two
+    recurrent (or scheduler) blocks, and an attention block more than one. A third sender may hit earlier: attention
+    then knows a junction, at which the second one stopped.
     """
-    from sim.engine.presets import table
+    rules = _rules(options)
+    unit = options.hash_unit if options.fine_hits else options.scheduler_block_size
+    if not rules.drafter_guard.lookup_drops(options):
+        return unit + 1
+    if rules.boundaries.tail_drops:
+        return 2 * unit
+    block = max(options.groups[i].block_size for i in options.recurrent) if options.fine_hits else unit
+    dropped = max((options.groups[i].block_size for i in options.attention), default=0)
+    return max(2 * block, block + dropped + 1)
 
-    drop = options.speculative.eagle and table(options.preset, options.rules).get("drafter_guard") != "ignore"
-    if not options.fine_hits:
-        block = options.scheduler_block_size
-        dropped = max((options.groups[i].block_size for i in options.attention), default=0)
-        return max(2 * block, block + dropped + 1) if drop else block + 1
-    if drop:
-        return 2 * max(options.groups[i].block_size for i in options.recurrent)
-    return options.hash_unit + 1
+
+def _rules(options: Options) -> Rules:
+    from sim.engine.presets import table
+    from sim.engine.rules import resolve
+
+    return resolve(table(options.preset, options.rules))
 
 
 def _pinned(options: Options) -> Iterator[str]:

@@ -2,48 +2,89 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from golden import RELEASES, arrivals_of, differences, options_of, recordings
 
+from sim.conform import Recording, arrivals_of, compare, options_of, read
+from sim.engine.presets import PRESETS
 from sim.replay import drive
 
 
+@pytest.fixture(scope="module")
+def recordings(shared: Path) -> list[Recording]:
+    return [recording for path in sorted((shared / "golden").glob("*.json.gz")) for recording in read(path)]
+
+
 @pytest.mark.parametrize("fast_forward", [True, False], ids=["fast-forward", "step by step"])
-@pytest.mark.parametrize("release", RELEASES)
-def test_decisions_claims_and_poison_are_those_recorded(shared: Path, release: str, fast_forward: bool) -> None:
-    compared = 0
-    wrong: dict[str, list[str]] = {}
-    for name, recorded_release, scenario, recorded in recordings(shared / "golden"):
-        if recorded_release == release:
-            compared += 1
-            if found := differences(scenario, recorded, release, fast_forward):
-                wrong[name] = found
-    assert not wrong
-    assert compared >= 60
+def test_every_recorded_scenario_of_every_release_is_equal(recordings: list[Recording], fast_forward: bool) -> None:
+    results = [compare(recording, fast_forward) for recording in recordings]
+    assert [r for r in results if r.status == "divergent"] == []
+    counts = Counter((r.release, r.status) for r in results)
+    assert {release for release, _ in counts} == {preset.removeprefix("vllm-") for preset in PRESETS}
+    assert sum(count for (_, status), count in counts.items() if status == "equal") >= 440
 
 
-def test_a_changed_rule_is_noticed(shared: Path) -> None:
-    """Negative control: 0.26's recordings are not met by 0.27's rules."""
-    noticed = [
-        name
-        for name, release, scenario, recorded in recordings(shared / "golden")
-        if release == "0.26.0" and differences(scenario, recorded, "0.27.0", True)
-    ]
-    assert {"leftover-da", "turns-db", "smallbudget-da", "padclip-da"} <= set(noticed)
+def test_unsupported_is_what_the_recording_says_and_nothing_else(recordings: list[Recording]) -> None:
+    for recording in recordings:
+        assert (compare(recording).status == "unsupported") == (recording.result["status"] == "unsupported")
 
 
-def test_the_worker_that_forgets_accepted_counts_is_told_from_the_one_that_keeps_them(shared: Path) -> None:
+@pytest.mark.parametrize(
+    ("release", "instead", "noticed"),
+    [
+        ("0.26.0", "vllm-0.27.0", {"leftover-da", "turns-db", "smallbudget-da", "padclip-da"}),
+        ("0.27.0", "vllm-0.28.0", {"dslots-da", "dslots-dc"}),
+        ("0.28.0", "vllm-0.29.0", {"padclip-da"}),
+        ("0.29.0", "vllm-0.32.0", {"exact-da", "ckpt-da", "mtp-da"}),
+        ("0.32.0", "vllm-0.33.0", {"mtp-da", "nopartial-da", "spec-da"}),
+    ],
+)
+def test_the_rules_of_the_next_release_are_told_apart(
+    recordings: list[Recording], release: str, instead: str, noticed: set[str]
+) -> None:
+    """Negative control: what changed between two releases shows in the recordings, and is said with its place."""
+    found = {}
+    for recording in recordings:
+        if recording.release == release and recording.scenario in noticed:
+            found[recording.scenario] = compare(recording, preset=instead)
+    assert {name for name, result in found.items() if result.status == "divergent"} == noticed
+    for result in found.values():
+        assert result.first_divergence is not None
+        assert result.first_divergence.recorded != result.first_divergence.ours
+
+
+def test_an_option_that_a_release_lacks_is_a_divergence_where_it_was_recorded(recordings: list[Recording]) -> None:
+    checkpoint = next(r for r in recordings if (r.scenario, r.release) == ("ckpt-da", "0.29.0"))
+    result = compare(checkpoint, preset="vllm-0.27.0")
+    assert result.first_divergence is not None
+    assert "num_prefill_checkpoint_blocks" in result.first_divergence.ours
+
+
+def test_the_worker_that_forgets_accepted_counts_is_told_from_the_one_that_keeps_them(
+    recordings: list[Recording],
+) -> None:
     """skip-dav1 and skip-dav2 differ in nothing but the worker."""
-    outcomes = {}
-    for name, release, scenario, _ in recordings(shared / "golden"):
-        if name == "skip-dav1" and release == "0.27.0":
-            options = options_of(scenario["config"], release)
-            for worker in ("v1", "v2"):
-                rules = {**options.rules, "worker": worker}
-                outcomes[worker] = drive(replace(options, rules=rules), arrivals_of(scenario["requests"]))
+    recording = next(r for r in recordings if (r.scenario, r.release) == ("skip-dav1", "0.27.0"))
+    options, outcomes = options_of(recording.config, "0.27.0"), {}
+    for worker in ("v1", "v2"):
+        outcomes[worker] = drive(replace(options, rules={"worker": worker}), arrivals_of(recording.requests))
     assert outcomes["v1"].digest == outcomes["v2"].digest
     assert (outcomes["v1"].poisoned, outcomes["v1"].wrong_reads) == (1, 11)
     assert (outcomes["v2"].poisoned, outcomes["v2"].wrong_reads) == (0, 0)
+
+
+@pytest.mark.parametrize("field", ["launches", "copies"])
+def test_another_block_is_a_divergence(recordings: list[Recording], field: str) -> None:
+    """Negative control: one launch, or one copy, that names another block."""
+    recording = next(r for r in recordings if (r.scenario, r.release) == ("ckpt-da", "0.32.0"))
+    rows = [list(row) for row in recording.result[field]]
+    rows[3][-1] += 1
+    result = compare(replace(recording, result={**recording.result, field: rows}), fast_forward=False)
+    assert result.first_divergence is not None
+    assert (result.first_divergence.step, result.first_divergence.what) == (
+        rows[3][0],
+        {"launches": "launch"}.get(field, field),
+    )

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import io
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rich.console import Console
 from yaml import safe_load
 
 from sim.engine.options import Options, Speculative
+from sim.engine.presets import PRESETS, table
+from sim.engine.support import lacks
 from sim.events import Group
 from sim.expect import compare
-from sim.report.table import head, poisoned_text, print_expectations, print_result, ready_expectation
+from sim.replay import drive
+from sim.report.table import (
+    head,
+    poisoned_text,
+    print_expectations,
+    print_result,
+    ready_expectation,
+    shortest_cacheable,
+)
 from sim.result import Failure, Result
+from sim.workload import Arrival
 
 FINDING = "I1 poison  step 1  gdn column 0 (slot 17, request a) is hashed as state@1600 but holds state@364"
 
@@ -172,7 +184,6 @@ def test_the_head_is_one_line_with_grid_unit_prefix_and_pins(told: SimpleNamespa
         "a request pins 5 blocks of gdn + 1 per 16 tokens of attention · "
         "the pool's 10,000 blocks are 160,000 tokens of attention"
     )
-    assert "minimum cacheable prefix 77 tokens" in head(options, minimum_prefix=77)
 
 
 def test_the_head_shows_the_grid_that_the_rule_picks(told: SimpleNamespace) -> None:
@@ -196,6 +207,31 @@ def test_a_prompt_below_the_minimum_prefix_is_not_hit_again(
     text = head(Options(told.groups, **options))  # type: ignore[arg-type]
     shortest = int(text.split("minimum cacheable prefix ")[1].split()[0])
     assert misses < shortest <= hits
+
+
+@pytest.mark.parametrize("preset", list(PRESETS))
+@pytest.mark.parametrize("sizes", [(16, 64, None), (64, 64, None), (64, 64, 16), (32, 48, 16)])
+@pytest.mark.parametrize("drafter", [{}, {"method": "mtp"}, {"method": "mtp", "block_drop": False}])
+def test_the_minimum_prefix_is_the_first_whose_repeat_hits(
+    preset: str, sizes: tuple[int, int, int | None], drafter: dict[str, Any]
+) -> None:
+    attention, recurrent, unit = sizes
+    options = Options(
+        (Group("attention", "full-attention", attention, True), Group("gdn", "recurrent", recurrent)),
+        preset=preset,
+        prefix_match_unit=unit,
+        speculative=Speculative(num_speculative_tokens=2, **drafter) if drafter else Speculative(),
+        clock="steps",
+    )
+    if any(lacks(options, table(preset, {}))):
+        pytest.skip("the release has no such option")
+
+    def repeat_hits(tokens: int) -> bool:
+        arrivals = [Arrival(name, i, 30 * i, ((1, tokens),), 1) for i, name in enumerate("ab")]
+        return drive(options, arrivals).hit_tokens > 0
+
+    shortest = shortest_cacheable(options)
+    assert [repeat_hits(n) for n in (shortest - 1, shortest)] == [False, True]
 
 
 def test_the_head_warns_when_no_prompt_can_be_long_enough(told: SimpleNamespace) -> None:

@@ -1,0 +1,391 @@
+"""The reference engine against recorded decisions of real releases (``engine-golden/1``), decision by decision."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sim.engine.options import Options, Speculative
+from sim.engine.presets import PRESETS, table
+from sim.engine.support import lacks
+from sim.errors import InputError, StateatError
+from sim.events import Group, Observer
+from sim.replay import Make, drive
+from sim.result import Outcome
+from sim.workload import Arrival
+
+FORMAT = "engine-golden/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """One scenario as one release decided it."""
+
+    scenario: str
+    release: str
+    config: Mapping[str, Any]
+    requests: Sequence[Mapping[str, Any]]
+    result: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """The first thing that our engine does otherwise."""
+
+    step: int | None
+    request: str | None
+    what: str
+    recorded: Any
+    ours: Any
+    rule: str | None
+    """The rule that ended our chunk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conformance:
+    """How one recording fared."""
+
+    scenario: str
+    release: str
+    status: str
+    """``equal``, ``divergent`` or ``unsupported``."""
+    first_divergence: Divergence | None = None
+
+
+def read(path: Path, releases: Sequence[str] = ()) -> list[Recording]:
+    """The recordings of a file, or those of some releases. Raises InputError for what is not such a file."""
+    try:
+        raw = path.read_bytes()
+        text = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
+        data = json.loads(text)
+        scenario, results = data["scenario"], data["results"]
+        if data.get("format", scenario.get("format")) != FORMAT:
+            raise InputError(f"{path}: format: found {data.get('format')!r}, allowed {FORMAT}")
+        config, requests = scenario["config"], scenario["requests"]
+        name = str(scenario.get("id", path.name.split(".")[0]))
+        found = []
+        for release in sorted(results, key=lambda v: [int(part) for part in v.split(".")]):
+            result = results[release]
+            while "same_as" in result:
+                result = results[result["same_as"]]
+            if not releases or release in releases:
+                found.append(Recording(name, release, config, requests, result))
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from error
+    except (ValueError, EOFError) as error:
+        raise InputError(f"{path}: not a recording ({FORMAT}): {error}") from error
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path}: not a recording ({FORMAT}): {type(error).__name__} {error}") from error
+    return found
+
+
+def options_of(config: Mapping[str, Any], release: str) -> Options:
+    """A recorded configuration as options."""
+    eagle = config.get("eagle", False)
+    flagged = eagle and config.get("eagle_groups", "attn") == "attn"
+    mode = config.get("mamba_cache_mode", "align")
+    return Options(
+        groups=(
+            Group("attention", "full-attention", config.get("attention_block_size", 16), flagged),
+            Group("mamba", "recurrent", config.get("mamba_block_size", 1600), mamba_cache_mode=mode),
+        ),
+        preset=f"vllm-{release}",
+        rules={"worker": config.get("worker", "v2")},
+        num_blocks=config.get("num_blocks", 4000),
+        max_num_batched_tokens=config.get("max_num_batched_tokens", 8192),
+        max_num_seqs=config.get("max_num_seqs", 128),
+        max_model_len=config.get("max_model_len", 266_240),
+        long_prefill_token_threshold=config.get("long_prefill_token_threshold", 0),
+        partial_hits=config.get("partial_hits", True),
+        prefix_match_unit=config.get("hash_block_size"),
+        cache_config_block_size=config.get("cache_config_block_size"),
+        watermark=config.get("watermark", 0.0),
+        scheduler_reserve_full_isl=config.get("reserve_full_isl", True),
+        num_prefill_checkpoint_blocks=config.get("num_prefill_checkpoint_blocks", 0),
+        prefill_checkpoint_alignment=config.get("prefill_checkpoint_alignment", 1),
+        prefix_cache_retention_interval=config.get("retention_interval"),
+        shared_prefix_checkpoint=config.get("shared_prefix_checkpoint", False),
+        speculative=Speculative(
+            "mtp" if eagle else "ngram",
+            config.get("num_speculative_tokens", 0),
+            draft_slots=config.get("draft_slots", 0),
+            multi_module=config.get("multi_module_mtp", False),
+            block_drop=config.get("eagle_block_drop", True),
+            hash_lookahead=config.get("hash_lookahead", True),
+        ),
+        clock="steps",
+    )
+
+
+def arrivals_of(requests: Sequence[Mapping[str, Any]]) -> list[Arrival]:
+    """Recorded requests."""
+    return [
+        Arrival(
+            r["id"],
+            i,
+            r["arrival_step"],
+            tuple((seed, length) for seed, length in r["segments"]),
+            r["max_tokens"],
+            tuple(r.get("accepted", [0])),
+        )
+        for i, r in enumerate(requests)
+    ]
+
+
+Launch = tuple[int, int, int, int, int]
+"""Start, end, drafts, the block read (-1: none), the block of the running column."""
+Copied = tuple[str, int, int, str]
+"""Kind, source block (of an exported state its offset), target block, request."""
+
+
+class Decisions(Observer):
+    """What a recording holds of a run, heard from an engine."""
+
+    def __init__(self) -> None:
+        self.index = 0
+        self.scheduled: dict[int, dict[str, tuple[int, int, int]]] = {}
+        self.stops: dict[tuple[int, str], str] = {}
+        self.preempted: dict[int, list[str]] = {}
+        self.hits: dict[str, int] = {}
+        self.refused: dict[int, list[str]] = {}
+        self.claims: dict[int, Counter[tuple[str, int]]] = {}
+        self.copies: dict[int, Counter[Copied]] = {}
+        self.launches: dict[tuple[int, str], Launch] = {}
+        self.repeated: set[tuple[int, str]] = set()
+        """(step, request) of launches that were told as a run of steps: nothing is copied, the blocks stay."""
+        self.finished: dict[str, int] = {}
+        self._evicted: dict[int, dict[int, list[int]]] = {}
+        self._offsets: dict[int, dict[bytes, int]] = {}
+        self._groups: tuple[Group, ...] = ()
+
+    def evictions(self, step: int) -> Counter[tuple[int, ...]]:
+        """The claimed offsets of each recurrent slot that lost its claims in a step."""
+        return Counter(tuple(sorted(offsets)) for offsets in self._evicted.get(step, {}).values())
+
+    def run(
+        self, schema: str, engine: str, groups: tuple[Group, ...], num_speculative_tokens: int, options: dict[str, Any]
+    ) -> None:
+        self._groups = groups
+
+    def step(self, index: int, time_us: int, budget: int) -> None:
+        self.index = index
+
+    def chunk(
+        self, request: str, start: int, end: int, drafts: int, stop: str, steps: int, accepted: Sequence[int]
+    ) -> None:
+        if not steps:
+            self.scheduled.setdefault(self.index, {})[request] = start, end, drafts
+            self.stops[self.index, request] = stop
+        self.repeated.update((self.index - steps + i, request) for i in range(steps))
+        for i, right in enumerate(accepted):
+            self.scheduled.setdefault(self.index - steps + i, {})[request] = start, start + 1 + drafts, drafts
+            start += right + 1
+
+    def defer(self, request: str, offered: int, why: str) -> None:
+        self.stops[self.index, request] = why
+
+    def admit(self, request: str, hit: int, external: int, resumed: bool) -> None:
+        self.hits.setdefault(request, hit)
+
+    def preempt(self, request: str) -> None:
+        self.preempted.setdefault(self.index, []).append(request)
+
+    def refuse(self, request: str, reason: str) -> None:
+        if reason == "same_step":
+            self.refused.setdefault(self.index, []).append(request)
+
+    def claim(self, group: int, slot: int, request: str, column: int, offset: int, hash: bytes) -> None:
+        self.claims.setdefault(self.index, Counter())[request, offset] += 1
+        self._offsets.setdefault(slot, {})[hash] = offset
+
+    def unclaim(self, group: int, slot: int, hash: bytes, why: str) -> None:
+        offset = self._offsets[slot].pop(hash)
+        if why in ("evict", "transient"):
+            self._evicted.setdefault(self.index, {}).setdefault(slot, []).append(offset)
+
+    def copy(self, request: str, group: int, kind: str, src: int, dst: int, conv_src: int, shift: int) -> None:
+        # The recordings follow states, not attention, and name no request of a copy-on-write.
+        if self._groups[group].recurrent:
+            copied = kind, src, dst, "" if kind == "cow" else request
+            self.copies.setdefault(self.index, Counter())[copied] += 1
+
+    def advance(
+        self,
+        request: str,
+        group: int,
+        start: int,
+        end: int,
+        drafts: Sequence[int],
+        read: int,
+        writes: Sequence[tuple[int, int]],
+        steps: int,
+    ) -> None:
+        if steps or not self._groups[group].recurrent:
+            return
+        # A row with a state after each draft starts in the running column; any other one ends there.
+        running = writes[0] if len(writes) == len(drafts) + 1 else writes[-1]
+        self.launches[self.index, request] = start, end, len(drafts), read, running[1]
+        if self._groups[group].aligned and len(writes) > len(drafts) + 1:
+            offset, slot = writes[0]
+            self.copies.setdefault(self.index, Counter())["ckpt", offset, slot, request] += 1
+
+    def finish(self, request: str) -> None:
+        self.finished[request] = self.index
+
+
+def compare(
+    recording: Recording, fast_forward: bool = True, preset: str | None = None, make: Make | None = None
+) -> Conformance:
+    """Our engine under a recorded load, against what the release decided.
+
+    ``preset``: another one's rules; ``make``: another engine (a live release).
+    """
+    result = recording.result
+    name = recording.scenario, recording.release
+    if result.get("status") == "unsupported":
+        return Conformance(*name, "unsupported")
+    first = _first_divergence(recording, fast_forward, preset or f"vllm-{recording.release}", make)
+    return Conformance(*name, "equal" if first is None else "divergent", first)
+
+
+def _first_divergence(recording: Recording, fast_forward: bool, preset: str, make: Make | None) -> Divergence | None:
+    if preset not in PRESETS:
+        return Divergence(None, None, "preset", recording.release, f"no preset {preset}", None)
+    try:
+        ours, outcome = run(recording, fast_forward, preset, make)
+    except StateatError as error:
+        return Divergence(None, None, "configuration", recording.result.get("status"), str(error), None)
+    for divergence in _by_step(recording.result, ours):
+        return divergence
+    return next(_totals(recording.result, ours, outcome), None)
+
+
+def run(recording: Recording, fast_forward: bool, preset: str, make: Make | None = None) -> tuple[Decisions, Outcome]:
+    """What our engine (or another) decides under a recorded load."""
+    options = options_of(recording.config, preset.removeprefix("vllm-"))
+    for key, text in lacks(options, table(preset, options.rules)):
+        raise InputError(f"{'.'.join(map(str, key))}: {text}")
+    ours = Decisions()
+    requests = arrivals_of(recording.requests)
+    outcome = drive(options, requests, observers=[ours], fast_forward=fast_forward, make=make)
+    return ours, outcome
+
+
+def _by_step(recorded: Mapping[str, Any], ours: Decisions) -> Iterator[Divergence]:
+    claims, evictions, copies, refused = _recorded_by_step(recorded)
+    launches: dict[int, dict[str, Launch]] = {}
+    for n, request, *launch in recorded["launches"]:
+        launches.setdefault(n, {})[request] = tuple(launch)
+    for step in recorded["steps"]:
+        n = step["n"]
+        theirs = {row[0]: tuple(row[1:]) for row in step["scheduled"]}
+        own = ours.scheduled.get(n, {})
+        for request in sorted(theirs.keys() | own.keys()):
+            if theirs.get(request) != own.get(request):
+                rule = ours.stops.get((n, request))
+                yield Divergence(n, request, "chunk", theirs.get(request), own.get(request), rule)
+        pairs: list[tuple[str, Any, Any]] = [
+            ("preempted", step["preempted"], ours.preempted.get(n, [])),
+            ("same-step refusals", refused.get(n, []), ours.refused.get(n, [])),
+            ("claims", claims.get(n, Counter()), ours.claims.get(n, Counter())),
+            ("evictions", evictions.get(n, Counter()), ours.evictions(n)),
+            ("copies", copies.get(n, Counter()), ours.copies.get(n, Counter())),
+        ]
+        for what, recorded_value, own_value in pairs:
+            if recorded_value != own_value:
+                yield Divergence(n, None, what, _plain(recorded_value), _plain(own_value), None)
+        for request in sorted(launches.get(n, {})):
+            launch = ours.launches.get((n, request))
+            if launch != launches[n][request] and (n, request) not in ours.repeated:
+                yield Divergence(n, request, "launch", launches[n][request], launch, None)
+
+
+def _recorded_by_step(
+    recorded: Mapping[str, Any],
+) -> tuple[
+    dict[int, Counter[tuple[str, int]]],
+    dict[int, Counter[tuple[int, ...]]],
+    dict[int, Counter[Copied]],
+    dict[int, list[str]],
+]:
+    claims: dict[int, Counter[tuple[str, int]]] = {}
+    for row in recorded["claims"]:
+        claims.setdefault(row[0], Counter())[row[1], row[3]] += 1
+    evictions: dict[int, Counter[tuple[int, ...]]] = {}
+    for row in recorded["evictions"]:
+        evictions.setdefault(row[0], Counter())[tuple(sorted(row[2]))] += 1
+    copies: dict[int, Counter[Copied]] = {}
+    for step, request, kind, source, target in recorded["copies"]:
+        copies.setdefault(step, Counter())[kind, source, target, "" if kind == "cow" else request] += 1
+    refused: dict[int, list[str]] = {}
+    for step, request in recorded["deferred"]:
+        refused.setdefault(step, []).append(request)
+    return claims, evictions, copies, refused
+
+
+def _totals(recorded: Mapping[str, Any], ours: Decisions, outcome: Outcome) -> Iterator[Divergence]:
+    hits = {name: hit[0] for name, hit in recorded["hits"].items()}
+    for request in sorted(hits.keys() | ours.hits.keys()):
+        if hits.get(request) != ours.hits.get(request):
+            yield Divergence(None, request, "hit", hits.get(request), ours.hits.get(request), None)
+    boundaries = recorded["boundaries"].values()
+    poisoned = sorted((row[0], row[1], row[3], -1 if row[4] is None else row[4]) for row in recorded["poisoned"])
+    pairs = [
+        ("finished", recorded["finished"], ours.finished),
+        ("poisoned (step, request, claimed, held)", poisoned, _poisoned(outcome)),
+        ("wrong restores", len(recorded["wrong_resumes"]), outcome.wrong_restores),
+        ("wrong reads", len(recorded["wrong_reads"]), outcome.wrong_reads),
+        ("null boundaries", sum(len(b["null"]) for b in boundaries), outcome.null_boundaries),
+        ("materialized boundaries", sum(len(b["materialized"]) for b in boundaries), outcome.materialized_boundaries),
+        ("livelock", recorded["livelock"], outcome.livelock),
+        ("free blocks at the end", recorded["free_blocks_end"], outcome.free_blocks),
+    ]
+    for what, theirs, own in pairs:
+        if theirs != own:
+            yield Divergence(None, None, what, _plain(theirs), _plain(own), None)
+
+
+def _poisoned(outcome: Outcome) -> list[tuple[int, str, int | None, int]]:
+    return sorted(
+        (f.step, f.request, f.claimed, -1 if f.held is None else f.held)
+        for f in outcome.findings
+        if f.invariant == "I1"
+    )
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it."""
+    if isinstance(value, Counter):
+        return [[list(key) if isinstance(key, tuple) else key, count] for key, count in sorted(value.items())]
+    if isinstance(value, list):
+        return [list(item) if isinstance(item, tuple) else item for item in value]
+    return value
+
+
+def to_json(results: Sequence[Conformance]) -> dict[str, Any]:
+    """All results as plain data."""
+    return {
+        "results": [
+            {
+                "scenario": r.scenario,
+                "release": r.release,
+                "status": r.status,
+                "first_divergence": None
+                if (d := r.first_divergence) is None
+                else {
+                    "step": d.step,
+                    "request": d.request,
+                    "what": d.what,
+                    "recorded": _plain(list(d.recorded) if isinstance(d.recorded, tuple) else d.recorded),
+                    "ours": _plain(list(d.ours) if isinstance(d.ours, tuple) else d.ours),
+                    "rule": d.rule,
+                },
+            }
+            for r in results
+        ]
+    }

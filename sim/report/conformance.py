@@ -1,0 +1,73 @@
+"""Conformance as a table for a terminal: scenario by release, and what diverges first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from sim.conform import Conformance, Decisions, Divergence, Recording
+from sim.report.text import one_line, plural
+
+MARKS = {"equal": ("=", "green"), "divergent": ("DIFF", "bold red"), "unsupported": ("-", "dim")}
+
+
+def print_conformance(results: Sequence[Conformance], console: Console) -> None:
+    """A row for each scenario, a column for each release; beneath it each first divergence."""
+    releases = sorted({r.release for r in results}, key=lambda v: [int(part) for part in v.split(".")])
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.add_column("scenario", no_wrap=True)
+    for release in releases:
+        table.add_column(release, justify="right")
+    cells = {(r.scenario, r.release): MARKS[r.status] for r in results}
+    for scenario in dict.fromkeys(r.scenario for r in results):
+        marks = [cells.get((scenario, release), ("", "")) for release in releases]
+        table.add_row(one_line(scenario), *(Text(mark, style=style) for mark, style in marks))
+    console.print(table)
+    console.print()
+    for result in results:
+        if result.first_divergence is not None:
+            _print_divergence(result, result.first_divergence, console)
+    counts = Counter(r.status for r in results)
+    summary = ", ".join(f"{counts[status]:,} {status}" for status in MARKS if counts[status])
+    console.print(Text(f"{summary} (=: equal, -: the release has no such thing)"), soft_wrap=True)
+
+
+def _print_divergence(result: Conformance, first: Divergence, console: Console) -> None:
+    where = " ".join(
+        part
+        for part in (
+            f"step {first.step}" if first.step is not None else "",
+            f"request {first.request}" if first.request is not None else "",
+            first.what,
+        )
+        if part
+    )
+    console.print(Text(f"{result.scenario} {result.release}: {where}", style="bold red"), soft_wrap=True)
+    console.print(Text(f"    recorded  {first.recorded}"), soft_wrap=True)
+    rule = f"  (ended by {first.rule})" if first.rule else ""
+    console.print(Text(f"    ours      {first.ours}{rule}"), soft_wrap=True)
+
+
+def print_step(recording: Recording, ours: Decisions, step: int, console: Console) -> None:
+    """One step of both sides, with the rule that ended each of our chunks."""
+    recorded = next((s for s in recording.result["steps"] if s["n"] == step), None)
+    theirs = {row[0]: row[1:] for row in recorded["scheduled"]} if recorded else {}
+    own = ours.scheduled.get(step, {})
+    title = f"{recording.scenario} {recording.release}: step {step}, {plural(len(own), 'chunk')} (start, end, drafts)"
+    console.print(Text(title, style="bold"), soft_wrap=True)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for name in ("request", "recorded", "ours", "ended by"):
+        table.add_column(name)
+    for request in dict.fromkeys((*theirs, *own)):
+        same = list(theirs.get(request, ())) == list(own.get(request, ()))
+        stop = ours.stops.get((step, request), "fast-forwarded" if request in own else "")
+        cells = (request, str(theirs.get(request, "-")), str(list(own[request])) if request in own else "-", stop)
+        table.add_row(*(Text(one_line(cell), style="" if same else "red") for cell in cells))
+    console.print(table)
+    preempted = recorded["preempted"] if recorded else []
+    console.print(Text(f"preempted: recorded {preempted}, ours {ours.preempted.get(step, [])}"), soft_wrap=True)
