@@ -3,6 +3,7 @@
 PYTHON ?= python3
 JOBS ?= 2
 ARGS ?=
+RELEASES ?= 0.26.0 0.27.0 0.32.0
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,12 +15,12 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint format clean
+.PHONY: help demo test conformance lint format clean
 
 help: ## print this list
 	@echo 'stateat: a deterministic simulator that checks every cached recurrent state'
 	@echo
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo '  PYTHON=python3.12  another interpreter (3.11 or later) for the first run'
 	@echo '  ARGS="-k cache"    more arguments for pytest;  JOBS=2  its processes'
@@ -34,6 +35,10 @@ demo: $(VENV)/package ## install the package, replay a scenario under load and d
 
 test: $(VENV)/dev ## install the package with its test tools and run the tests
 	@$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+conformance: $(VENV)/dev ## install three releases of vLLM and compare the engine with them, live
+	@$(BIN)/stateat vllm install $(RELEASES)
+	@$(BIN)/python -m pytest -m live $(ARGS)
 
 lint: $(VENV)/dev ## check format, lint and types
 	@$(BIN)/ruff format --check .

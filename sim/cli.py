@@ -25,7 +25,9 @@ from sim.files import atomic, check_apart, check_writable, write_text
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from sim.adapters.vllm.fleet import Fleet
     from sim.events import Observer
+    from sim.replay import Make
     from sim.report.timeline import Timeline
     from sim.result import Outcome, Result
     from sim.scenario import Run, Scenario
@@ -93,6 +95,31 @@ def main() -> None:
             signal.signal(getattr(signal, name), _stop)
 
 
+ENGINES: tuple[Callable[[Any], Any], ...] = (
+    click.option(
+        "--engine",
+        "engines",
+        multiple=True,
+        metavar="ENGINE",
+        help="reference, vllm (each variant's release), vllm:RELEASE or vllm:FOLDER (a checkout); repeatable.",
+    ),
+    click.option("--vllm-python", type=EXISTING, metavar="PATH", help="A Python that has vLLM, as the engine."),
+)
+
+
+def _engines(command: Any) -> Any:
+    """The options that choose engines."""
+    for option in reversed(ENGINES):
+        command = option(command)
+    return command
+
+
+def _fleet(engines: Sequence[str], python: Path | None) -> Fleet:
+    from sim.adapters.vllm.fleet import Fleet
+
+    return Fleet(engines, python, warn=lambda text: click.echo(f"warning: {text}", err=True))
+
+
 def _stop(number: int, _frame: object) -> None:
     raise SystemExit(128 + number)
 
@@ -149,6 +176,7 @@ def _check_outputs(paths: Mapping[str, Path | None], inputs: Iterable[Path]) -> 
 @click.option("--perfetto", type=EXISTING, metavar="FILE", help="Chrome trace events, for ui.perfetto.dev.")
 @click.option("--check-determinism", is_flag=True, help="Run twice, the second time step by step, and compare.")
 @click.option("--no-fast-forward", is_flag=True, help="Simulate every decode step by itself.")
+@_engines
 @click.option("-v", "--verbose", is_flag=True, help="All findings, chunk ends and hits.")
 def replay(
     files: Sequence[Path],
@@ -161,6 +189,8 @@ def replay(
     perfetto: Path | None,
     check_determinism: bool,
     no_fast_forward: bool,
+    engines: Sequence[str],
+    vllm_python: Path | None,
     verbose: bool,
 ) -> None:
     """Run scenarios, print what was found and how their variants compare.
@@ -171,6 +201,7 @@ def replay(
     Examples:
       stateat replay scenarios/seeds/s02-anatomy.yaml --plot anatomy.png
       stateat replay scenario.yaml --rule split=every-boundary --json -
+      stateat replay scenario.yaml --engine vllm:0.26.0 --engine vllm:0.27.0
     """
     from sim.scenario import load
 
@@ -183,7 +214,8 @@ def replay(
     console = _console(stderr=str(json_path) == "-")
     for scenario in scenarios:
         with ExitStack() as stack:
-            studio = _Studio(outputs, stack, not no_fast_forward)
+            fleet = stack.enter_context(_fleet(engines, vllm_python))
+            studio = _Studio(outputs, stack, not no_fast_forward, fleet)
             result = studio.replay(scenario, variants, rules, state, check_determinism)
             results.append(result)
             studio.finish(result)
@@ -202,6 +234,7 @@ class _Studio:
     outputs: _Outputs
     stack: ExitStack
     fast_forward: bool
+    fleet: Fleet
     recorder: Observer | None = None
     timelines: dict[tuple[str, str], Timeline] = field(default_factory=dict)
     traces: dict[tuple[str, str], Any] = field(default_factory=dict)
@@ -221,8 +254,18 @@ class _Studio:
 
             partial = self.stack.enter_context(atomic(self.outputs.log, "--log"))
             self.recorder = Recorder(self.stack.enter_context(partial.open("w", encoding="utf-8", newline="\n")))
-        check = _same_again if twice else None
-        return run_all(scenario, only=variants, overrides=rules, state=state, run_one=lambda run: self._one(run, check))
+        check = self._same_again if twice else None
+        return run_all(
+            scenario,
+            only=variants,
+            overrides=rules,
+            state=state,
+            run_one=lambda run: self._one(run, check),
+            spread=self.fleet.spread,
+        )
+
+    def _same_again(self, run: Run, outcome: Outcome) -> None:
+        _same_again(run, outcome, self.fleet)
 
     def _one(self, run: Run, check: Callable[[Run, Outcome], None] | None) -> Outcome:
         from sim.engine.presets import table
@@ -232,13 +275,15 @@ class _Studio:
         from sim.scenario import warnings
 
         name = run.variant + (f" / {run.case}" if run.case else "")
-        click.echo(f"{name} ({table(run.options.preset, run.options.rules)['split']}): {head(run.options)}", err=True)
-        for text in warnings(run):
+        make = self.fleet.maker(run)
+        rule = table(run.options.preset, run.options.rules)["split"] if make is None else "live"
+        click.echo(f"{name} ({rule}): {head(run.options)}", err=True)
+        for text in warnings(run) if make is None else ():
             click.echo(f"warning: {text}", err=True)
         observers = list(self._observers(run))
         # A user's rule that prints must not spoil what a machine reads.
         with Progress(name, run.options.clock) as progress, redirect_stdout(sys.stderr):
-            outcome = simulate(run, observers, progress.update, self.fast_forward)
+            outcome = simulate(run, observers, progress.update, self.fast_forward, make)
         if check is not None:
             check(run, outcome)
         return outcome
@@ -282,13 +327,13 @@ def _outcome(result: Result, key: tuple[str, str]) -> Outcome:
     return outcome.cases[key[1]] if key[1] else outcome
 
 
-def _same_again(run: Run, outcome: Outcome) -> None:
+def _same_again(run: Run, outcome: Outcome, fleet: Fleet) -> None:
     """Run once more, step by step, and compare everything that was decided and found."""
     from dataclasses import replace
 
     from sim.replay import simulate
 
-    again = replace(simulate(run, fast_forward=False), wall_s=outcome.wall_s)
+    again = replace(simulate(run, fast_forward=False, make=fleet.maker(run)), wall_s=outcome.wall_s)
     if again != outcome:
         where = run.variant + (f", case {run.case}" if run.case else "")
         raise StateatError(
@@ -313,16 +358,19 @@ def _write_json(path: Path | None, results: Sequence[Result]) -> None:
         return
     from sim.report.json import dumps
 
-    text = dumps(results[0] if len(results) == 1 else results)
-    if str(path) == "-":
-        if sys.stdout is None:
-            raise InputError("--json -: standard output is closed")
-        if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(encoding="utf-8")
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    else:
+    _write_text_or_stdout(path, dumps(results[0] if len(results) == 1 else results))
+
+
+def _write_text_or_stdout(path: Path, text: str) -> None:
+    if str(path) != "-":
         write_text(path, text, "--json")
+        return
+    if sys.stdout is None:
+        raise InputError("--json -: standard output is closed")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 def _failed(result: Result) -> bool:
@@ -338,7 +386,15 @@ def _failed(result: Result) -> bool:
 @click.option("--junit", type=EXISTING, metavar="FILE", help="JUnit XML, a test case for each variant.")
 @click.option("--json", "json_path", type=EXISTING, metavar="FILE", help="All results as JSON; - for stdout.")
 @click.option("--state", metavar="FAMILY", help="The oracle's state family (default: the files').")
-def check(paths: Sequence[Path], junit: Path | None, json_path: Path | None, state: str | None) -> None:
+@_engines
+def check(
+    paths: Sequence[Path],
+    junit: Path | None,
+    json_path: Path | None,
+    state: str | None,
+    engines: Sequence[str],
+    vllm_python: Path | None,
+) -> None:
     """Run every scenario's expectations; exit with 1 when one fails.
 
     PATHS are files and folders (default: scenarios). A file that starts with a line `# expect: TEXT` must be refused
@@ -359,11 +415,12 @@ def check(paths: Sequence[Path], junit: Path | None, json_path: Path | None, sta
     heard: list[Result] = []
     seconds: dict[str, float] = {}
     exit_code = 0
+    fleet = click.get_current_context().with_resource(_fleet(engines, vllm_python))
     for file in files:
         started = time.perf_counter()
         try:
             wanted = _refusal(file)
-            result = _refused(file, wanted) if wanted is not None else _expected(file, state)
+            result = _refused(file, wanted) if wanted is not None else _expected(file, state, fleet)
         except NotShared as error:
             click.echo(f"skip {file}: {error}", err=True)
             continue
@@ -384,15 +441,16 @@ def check(paths: Sequence[Path], junit: Path | None, json_path: Path | None, sta
     sys.exit(exit_code)
 
 
-def _expected(file: Path, state: str | None) -> Result:
+def _expected(file: Path, state: str | None, fleet: Fleet) -> Result:
     """A scenario's outcome, after what its release would say of its configuration."""
     from sim.replay import replay as run_all
+    from sim.replay import simulate
     from sim.scenario import load, warnings
 
     scenario = load(file)
     for text in dict.fromkeys(text for run in scenario.expanded for text in warnings(run)):
         click.echo(f"warning: {text}", err=True)
-    return run_all(scenario, state=state)
+    return run_all(scenario, state=state, run_one=lambda run: simulate(run, make=fleet.maker(run)), spread=fleet.spread)
 
 
 def _scenario_files(paths: Sequence[Path]) -> list[Path]:
@@ -459,6 +517,73 @@ def audit(log: Path, state: str, json_path: Path | None, verbose: bool) -> None:
 
 
 @main.command()
+@click.argument("files", nargs=-1, required=True, type=EXISTING)
+@click.option("--release", "releases", multiple=True, metavar="X.Y.Z", help="Only this release (repeatable).")
+@click.option("--step", type=click.IntRange(min=0), metavar="N", help="Show both sides of this step.")
+@_engines
+@click.option("--json", "json_path", type=EXISTING, metavar="FILE", help="All results as JSON; - for stdout.")
+def conform(
+    files: Sequence[Path],
+    releases: Sequence[str],
+    step: int | None,
+    engines: Sequence[str],
+    vllm_python: Path | None,
+    json_path: Path | None,
+) -> None:
+    """Compare the reference engine with recorded decisions of real vLLM releases.
+
+    FILES are recordings (engine-golden/1, .json or .json.gz). Each is run under the preset of each recorded release;
+    chunks, hits, preemptions, claims, evictions, copies, what is poisoned and free blocks must be equal. Exits with 1
+    when something diverges.
+
+    With --engine vllm each is run on its own release instead, live; a live engine that is named meets the recordings
+    of its own release, or those of --release.
+
+    \b
+    Examples:
+      stateat conform ../shared/golden/*.json.gz
+      stateat conform leftover-da.json.gz --release 0.27.0 --step 5
+      stateat conform ../shared/golden/*.json.gz --engine vllm:0.27.0
+    """
+    from sim.conform import compare, read, run, to_json
+    from sim.report.conformance import print_conformance, print_step
+    from sim.report.progress import Progress
+
+    _check_outputs({"--json": json_path}, files)
+    console = _console(stderr=str(json_path) == "-")
+    with ExitStack() as stack:
+        fleet = stack.enter_context(_fleet(engines, vllm_python))
+        if len(fleet.specs) > 1:
+            raise InputError("--engine: conform compares one engine with the recordings; name one")
+        named = fleet.live and (fleet.specs[0] != "vllm" or vllm_python is not None)
+        if named:
+            version, _ = fleet.live_release("")
+            releases = releases or [version]
+        recordings = [recording for file in files for recording in read(file, releases)]
+        if not recordings:
+            raise InputError(f"no recording of {', '.join(releases)} in these files")
+
+        def make(release: str) -> Make | None:
+            return fleet.live_release(f"vllm-{release}")[1] if fleet.live else None
+
+        if step is not None:
+            for recording in recordings:
+                if recording.result.get("status") != "unsupported":
+                    ours, _ = run(recording, True, f"vllm-{recording.release}", make(recording.release))
+                    print_step(recording, ours, step, console)
+            return
+        results = []
+        with Progress("conform", "steps") as progress:
+            for i, recording in enumerate(recordings):
+                progress.update(i, len(recordings), 0, 0, 0)
+                results.append(compare(recording, make=make(recording.release)))
+    print_conformance(results, console)
+    if json_path is not None:
+        _write_text_or_stdout(json_path, json.dumps(to_json(results), indent=2) + "\n")
+    sys.exit(1 if any(result.status == "divergent" for result in results) else 0)
+
+
+@main.command()
 def schema() -> None:
     """Print the JSON Schema of scenario files (for editors).
 
@@ -488,3 +613,52 @@ def doctor(as_json: bool) -> None:
     else:
         print_report(_console())
     sys.exit(0 if found["ok"] else 1)
+
+
+@main.group()
+def vllm() -> None:
+    """Releases of vLLM as engines: their real schedulers, without torch.
+
+    \b
+    Example:
+      stateat vllm install 0.27.0
+    """
+
+
+@vllm.command("install")
+@click.argument("releases", nargs=-1, required=True, metavar="RELEASE...")
+def vllm_install(releases: Sequence[str]) -> None:
+    """Fetch the schedulers of releases from the package registry (without torch; 28 to 50 MB each are kept).
+
+    \b
+    Example:
+      stateat vllm install 0.26.0 0.27.0
+    """
+    from sim.adapters.vllm.install import install
+
+    for release in releases:
+        install(release, progress=lambda text: click.echo(text, err=True))
+
+
+@vllm.command("list")
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def vllm_list(as_json: bool) -> None:
+    """The installed releases, and what they take on the disk.
+
+    \b
+    Example:
+      stateat vllm list
+    """
+    from sim.adapters.vllm.install import base_size, installed, megabytes
+
+    found = installed()
+    if as_json:
+        rows = [{"release": i.release, "package": i.package, "bytes": i.size, "folder": str(i.folder)} for i in found]
+        click.echo(json.dumps({"base_bytes": base_size(), "releases": rows}, indent=2))
+        return
+    if not found:
+        click.echo("no release is installed; try: stateat vllm install 0.27.0")
+        return
+    for i in found:
+        click.echo(f"{i.release:10} {megabytes(i.size):>7}  {i.folder}")
+    click.echo(f"{'shared':10} {megabytes(base_size()):>7}")

@@ -38,6 +38,12 @@ class Group:
     eagle: bool = False
     """Whether a look-ahead drafter's drop applies to it."""
     mamba_cache_mode: str = "align"
+    """``align``: a chunk leaves its end alone; ``all``: every boundary on its way too."""
+
+    @property
+    def aligned(self) -> bool:
+        """Whether it is recurrent and in align mode."""
+        return self.recurrent and self.mamba_cache_mode == "align"
 
     @property
     def recurrent(self) -> bool:

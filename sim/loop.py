@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, Protocol
 
 import simpy
 
 from sim.engine.options import Costs, Options
-from sim.engine.scheduler import Scheduler, Step
+from sim.engine.scheduler import Step
 from sim.events import Observer
 from sim.workload import Arrival
 
@@ -34,12 +34,31 @@ def step_us(costs: Costs, step: Step) -> int:
     return max(1, round(costs.base + variable))
 
 
+class Engine(Protocol):
+    """What a simulation needs of a scheduler: the reference engine's, or a live release's."""
+
+    preempted_in_vain: int
+
+    @property
+    def free_blocks(self) -> int: ...
+    @property
+    def aborting(self) -> bool: ...
+    @property
+    def idle(self) -> bool: ...
+    @property
+    def quiet_tokens(self) -> int: ...
+    def add(self, arrival: Arrival, time: int) -> None: ...
+    def abort(self, name: str) -> bool: ...
+    def jump(self, step: int) -> int: ...
+    def step(self, index: int, time: int, budget: int) -> Step: ...
+
+
 class Simulation:
     """One engine under one workload."""
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        scheduler: Engine,
         options: Options,
         arrivals: Sequence[Arrival],
         budgets: Sequence[int],

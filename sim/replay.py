@@ -20,12 +20,15 @@ from sim.errors import InputError, PolicyError
 from sim.events import SCHEMA, Fanout, Finding, Group, Observer, tell
 from sim.events import Run as RunEvent
 from sim.expect import compare
-from sim.loop import Progress, Simulation
+from sim.loop import Engine, Progress, Simulation
 from sim.result import Outcome, Result
 from sim.scenario import Run, Scenario, runs
 from sim.tally import Tally
 from sim.workload import Arrival
 from sim.workload.generate import arrivals
+
+Make = Callable[[Options, rules.Rules, Observer, int], Engine]
+"""(options, rules in force, observer, seed): another engine than the reference one."""
 
 
 def options_in_force(options: Options) -> dict[str, Any]:
@@ -46,8 +49,9 @@ def simulate(
     observers: Sequence[Observer] = (),
     progress: Callable[[int, int, int, int, int], None] | None = None,
     fast_forward: bool = True,
+    make: Make | None = None,
 ) -> Outcome:
-    """One run, checked by the oracle.
+    """One run, checked by the oracle; ``make``: on another engine than the reference one.
 
     ``progress`` is told requests done and in all, the step, the time and the poisoned slots so far. Raises PolicyError
     when a user's rule breaks its contract.
@@ -64,6 +68,7 @@ def simulate(
             progress=progress,
             fast_forward=fast_forward,
             about=name,
+            make=make,
         )
     except PolicyError as error:
         where = run.variant + (f", case {run.case}" if run.case else "")
@@ -82,13 +87,19 @@ def drive(
     progress: Callable[[int, int, int, int, int], None] | None = None,
     fast_forward: bool = True,
     about: Mapping[str, str] | None = None,
+    make: Make | None = None,
 ) -> Outcome:
-    """The reference engine under these requests, with the oracle beside it; ``about`` names the run in a log."""
+    """An engine (the reference one) under these requests, with the oracle beside it; ``about`` names it in a log."""
     started = perf_counter()
     table = presets.table(options.preset, options.rules)
     auditor, tally, digest = Auditor(state), Tally(), Digest()
     everyone = Fanout([auditor, tally, digest, *observers])
-    scheduler = Scheduler(options, rules.resolve(table), everyone, seed, fast_forward)
+    resolved = rules.resolve(table)
+    scheduler: Engine = (
+        Scheduler(options, resolved, everyone, seed, fast_forward)
+        if make is None
+        else make(options, resolved, everyone, seed)
+    )
     drafts = options.speculative.num_speculative_tokens
     everyone.run(SCHEMA, options.preset, options.groups, drafts, options_in_force(options) | dict(about or {}))
     tick = None if progress is None else _teller(progress, len(requests), auditor)
@@ -102,7 +113,7 @@ def drive(
             f"rule {', '.join(theirs)}: an answer that the engine cannot use: {type(error).__name__}: {error}"
         ) from error
     outcome = outcome_of(options.preset, options.preset, options.groups, table, auditor, tally, digest)
-    return replace(outcome, wall_s=perf_counter() - started)
+    return replace(outcome, free_blocks=scheduler.free_blocks, wall_s=perf_counter() - started)
 
 
 def _teller(report: Callable[[int, int, int, int, int], None], total: int, auditor: Auditor) -> Progress:
@@ -200,12 +211,14 @@ def replay(
     state: str | None = None,
     fast_forward: bool = True,
     run_one: Callable[[Run], Outcome] | None = None,
+    spread: Callable[[Run], list[Run]] = lambda run: [run],
 ) -> Result:
     """All variants of a scenario, or those named, compared with what the file expects of them.
 
-    ``overrides`` are rule values that take precedence over the file's; ``run_one`` replaces :func:`simulate`.
+    ``overrides`` are rule values that take precedence over the file's; ``run_one`` replaces :func:`simulate`;
+    ``spread`` puts a run on several engines.
     """
-    wanted = runs(scenario, only=only, rules=overrides or {}, state=state)
+    wanted = [on for run in runs(scenario, only=only, rules=overrides or {}, state=state) for on in spread(run)]
     simulate_one = run_one or (lambda run: simulate(run, fast_forward=fast_forward))
     variants: dict[str, dict[str, Outcome]] = {}
     for run in wanted:

