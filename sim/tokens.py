@@ -13,7 +13,7 @@ vector pass gives those of every prefix. It is not adversarially safe and need n
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -129,6 +129,16 @@ def append(state: Fingerprint, token: int) -> Fingerprint:
     return (state[0] * a + value) & MASK, (state[1] * b + value) & MASK
 
 
+@lru_cache(maxsize=4)
+def _spoken(segments: Segments) -> tuple[Ids, tuple[U64, U64]]:
+    """Ids and lanes of a stream; kept while the engine and the oracle, each for itself, ask for the same one."""
+    ids = segment_ids(segments)
+    lanes = prefix_fingerprints(ids)
+    for array in (ids, *lanes):
+        array.flags.writeable = False
+    return ids, lanes
+
+
 class Tokens:
     """What one request says: its prompt, then its outputs, with the fingerprint of every prefix.
 
@@ -147,8 +157,10 @@ class Tokens:
     @classmethod
     def generate(cls, segments: Sequence[tuple[int, int]], index: int, outputs: int) -> Tokens:
         """A prompt of ``segments`` and the first ``outputs`` output tokens of request ``index``."""
-        num_prompt = sum(length for _, length in segments)
-        return cls(segment_ids([*segments, (output_seed(index), outputs)]), num_prompt)
+        ids, lanes = _spoken((*segments, (output_seed(index), outputs)))
+        tokens = cls(ids, ids.size - max(outputs, 0))
+        tokens._lane0, tokens._lane1 = lanes
+        return tokens
 
     @classmethod
     def explicit(cls, ids: Sequence[int]) -> Tokens:

@@ -50,16 +50,16 @@ class BlockPool:
 
     def insert(self, group: int, key: bytes, block: int, tokens: int) -> bool:
         """Advertise a block under a hash; False when it already is."""
-        if self.primary[block] == key or self.holds(group, key, block):
-            return False
-        if self.primary[block] is None:
+        index, primary = self._index[group], self.primary[block]
+        found = index.get(key)
+        if primary is None:
             self.primary[block] = key
             self.primary_tokens[block] = tokens
             self.owner[block] = group
+        elif primary == key or (block in found if isinstance(found, dict) else found == block):
+            return False
         else:
             self._others.setdefault(block, {})[key] = tokens
-        index = self._index[group]
-        found = index.get(key)
         if found is None:
             index[key] = block
         elif isinstance(found, int):
@@ -74,8 +74,10 @@ class BlockPool:
         if primary is None:
             return []
         group = self.owner[block]
-        removed = [(primary, self.primary_tokens[block]), *self._others.pop(block, {}).items()]
-        index = self._index[group]
+        removed = [(primary, self.primary_tokens[block])]
+        if block in self._others:
+            removed += self._others.pop(block).items()
+        index, told = self._index[group], self.on_unclaim
         for key, _ in removed:
             found = index[key]
             if isinstance(found, int):
@@ -84,8 +86,8 @@ class BlockPool:
                 del found[block]
                 if not found:
                     del index[key]
-            if self.on_unclaim is not None:
-                self.on_unclaim(group, block, key, why)
+            if told is not None:
+                told(group, block, key, why)
         self.primary[block] = None
         self.owner[block] = -1
         return removed
