@@ -25,6 +25,7 @@ from time import perf_counter
 from typing import IO, Any
 from unittest.mock import patch
 
+from sim import tokens
 from sim.adapters.vllm import install
 from sim.adapters.vllm.engine import LiveScheduler
 from sim.adapters.vllm.process import WORKER, Child
@@ -32,7 +33,6 @@ from sim.conform import Decisions, options_of
 from sim.engine.options import Options
 from sim.replay import Make, drive
 from sim.result import Outcome
-from sim.tokens import Tokens
 from sim.workload import Arrival
 
 RELEASE = "0.32.0"
@@ -111,20 +111,20 @@ def replayed(process: subprocess.Popen[str]) -> dict[str, float]:
 @contextmanager
 def ready(requests: Sequence[Arrival], drafts: int) -> Iterator[float]:
     """Token ids made beforehand (fingerprints and hashes are not); gives the seconds that it took."""
-    made: dict[tuple[Any, int, int], Tokens] = {}
-    generate = Tokens.generate
+    made: dict[tokens.Segments, tokens.Ids] = {}
+    ids = tokens.segment_ids
 
-    def known(segments: Sequence[tuple[int, int]], index: int, outputs: int) -> Tokens:
-        key = tuple(segments), index, outputs
-        if key not in made:
-            made[key] = generate(segments, index, outputs)
-        return Tokens(made[key].ids, made[key].num_prompt)
+    def known(segments: tokens.Segments) -> tokens.Ids:
+        if segments not in made:
+            made[segments] = ids(segments)
+        return made[segments]
 
-    with patch.object(Tokens, "generate", known):
+    with patch.object(tokens, "segment_ids", known):
         started = perf_counter()
         for arrival in requests:
             # As the engine and the oracle ask for them.
-            known(arrival.segments, arrival.index, arrival.max_tokens + drafts + 1)
+            outputs = arrival.max_tokens + drafts + 1
+            known((*arrival.segments, (tokens.output_seed(arrival.index), outputs)))
         yield perf_counter() - started
 
 

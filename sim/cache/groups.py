@@ -89,16 +89,17 @@ class GroupCache:
 
         ``kept``: which ends (tokens) retention lets be published; all of them by default.
         """
-        full = tokens // self.block_size
+        size, scale, primary = self.block_size, self.scale, self.pool.primary
+        full = tokens // size
         published = []
         for column in range(table.cached, full):
-            block = table.blocks[column]
-            if block == NULL or (kept is not None and not kept((column + 1) * self.block_size)):
+            block, end = table.blocks[column], (column + 1) * size
+            if block == NULL or (kept is not None and not kept(end)):
                 continue
-            key = hashes[(column + 1) * self.scale - 1]
-            if self.pool.primary[block] is not None:
+            key = hashes[(column + 1) * scale - 1]
+            if primary[block] is not None:
                 self.pool.remove(block, "rekey")
-            self._insert(request, block, column, (column + 1) * self.block_size, key)
+            self._insert(request, block, column, end, key)
             published.append(key)
         table.cached = max(table.cached, full)
         return published

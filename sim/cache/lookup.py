@@ -144,15 +144,10 @@ def _dense_hit(
     """Full blocks from the left while they are there, then (fine hits) the longest tail inside the next one."""
     size, unit = family.block_size, geo.hash_unit
     scale = size // unit
-    found: list[list[int]] = [[] for _ in family.groups]
-    full = 0
-    for i in range(scale - 1, limit // unit // scale * scale, scale):
-        joint = _joint(pool, family, hashes[i])
-        if joint is None:
-            break
-        for ids, block in zip(found, joint, strict=True):
-            ids.append(block)
-        full += 1
+    keys = hashes[scale - 1 : limit // unit // scale * scale : scale]
+    runs = [pool.run(group, keys) for group in family.groups]
+    full = min(map(len, runs))
+    found = [ids[:full] for ids in runs]
     length = full * size
     if geo.alignment < size:
         first = full * scale

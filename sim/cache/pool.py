@@ -43,6 +43,16 @@ class BlockPool:
             return found
         return next(iter(found))
 
+    def run(self, group: int, keys: Iterable[bytes]) -> list[int]:
+        """The blocks under these hashes, up to the first that is not there."""
+        get, blocks = self._index[group].get, list[int]()
+        for key in keys:
+            found = get(key)
+            if found is None:
+                break
+            blocks.append(found if isinstance(found, int) else next(iter(found)))
+        return blocks
+
     def holds(self, group: int, key: bytes, block: int) -> bool:
         """Whether this hash leads to this block (perhaps among others)."""
         found = self._index[group].get(key)
