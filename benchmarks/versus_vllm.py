@@ -29,8 +29,9 @@ from sim import tokens
 from sim.adapters.vllm import install
 from sim.adapters.vllm.engine import LiveScheduler
 from sim.adapters.vllm.process import WORKER, Child
-from sim.conform import Decisions, options_of
+from sim.conform import Decisions
 from sim.engine.options import Options
+from sim.recording import options_of
 from sim.replay import Make, drive
 from sim.result import Outcome
 from sim.workload import Arrival

@@ -545,7 +545,8 @@ def conform(
       stateat conform leftover-da.json.gz --release 0.27.0 --step 5
       stateat conform ../shared/golden/*.json.gz --engine vllm:0.27.0
     """
-    from sim.conform import compare, read, run, to_json
+    from sim.conform import compare, run, to_json
+    from sim.recording import read
     from sim.report.conformance import print_conformance, print_step
     from sim.report.progress import Progress
 

@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from sim.engine.options import Options, Speculative
 from sim.engine.presets import PRESETS, table
 from sim.engine.support import lacks
 from sim.errors import InputError, StateatError
 from sim.events import Group, Observer
+from sim.recording import Recording, arrivals_of, options_of
 from sim.replay import Make, drive
 from sim.result import Outcome
-from sim.workload import Arrival
-
-FORMAT = "engine-golden/1"
-
-
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """One scenario as one release decided it."""
-
-    scenario: str
-    release: str
-    config: Mapping[str, Any]
-    requests: Sequence[Mapping[str, Any]]
-    result: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,86 +38,6 @@ class Conformance:
     status: str
     """``equal``, ``divergent`` or ``unsupported``."""
     first_divergence: Divergence | None = None
-
-
-def read(path: Path, releases: Sequence[str] = ()) -> list[Recording]:
-    """The recordings of a file, or those of some releases. Raises InputError for what is not such a file."""
-    try:
-        raw = path.read_bytes()
-        text = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
-        data = json.loads(text)
-        scenario, results = data["scenario"], data["results"]
-        if data.get("format", scenario.get("format")) != FORMAT:
-            raise InputError(f"{path}: format: found {data.get('format')!r}, allowed {FORMAT}")
-        config, requests = scenario["config"], scenario["requests"]
-        name = str(scenario.get("id", path.name.split(".")[0]))
-        found = []
-        for release in sorted(results, key=lambda v: [int(part) for part in v.split(".")]):
-            result = results[release]
-            while "same_as" in result:
-                result = results[result["same_as"]]
-            if not releases or release in releases:
-                found.append(Recording(name, release, config, requests, result))
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from error
-    except (ValueError, EOFError) as error:
-        raise InputError(f"{path}: not a recording ({FORMAT}): {error}") from error
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: not a recording ({FORMAT}): {type(error).__name__} {error}") from error
-    return found
-
-
-def options_of(config: Mapping[str, Any], release: str) -> Options:
-    """A recorded configuration as options."""
-    eagle = config.get("eagle", False)
-    flagged = eagle and config.get("eagle_groups", "attn") == "attn"
-    mode = config.get("mamba_cache_mode", "align")
-    return Options(
-        groups=(
-            Group("attention", "full-attention", config.get("attention_block_size", 16), flagged),
-            Group("mamba", "recurrent", config.get("mamba_block_size", 1600), mamba_cache_mode=mode),
-        ),
-        preset=f"vllm-{release}",
-        rules={"worker": config.get("worker", "v2")},
-        num_blocks=config.get("num_blocks", 4000),
-        max_num_batched_tokens=config.get("max_num_batched_tokens", 8192),
-        max_num_seqs=config.get("max_num_seqs", 128),
-        max_model_len=config.get("max_model_len", 266_240),
-        long_prefill_token_threshold=config.get("long_prefill_token_threshold", 0),
-        partial_hits=config.get("partial_hits", True),
-        prefix_match_unit=config.get("hash_block_size"),
-        cache_config_block_size=config.get("cache_config_block_size"),
-        watermark=config.get("watermark", 0.0),
-        scheduler_reserve_full_isl=config.get("reserve_full_isl", True),
-        num_prefill_checkpoint_blocks=config.get("num_prefill_checkpoint_blocks", 0),
-        prefill_checkpoint_alignment=config.get("prefill_checkpoint_alignment", 1),
-        prefix_cache_retention_interval=config.get("retention_interval"),
-        shared_prefix_checkpoint=config.get("shared_prefix_checkpoint", False),
-        speculative=Speculative(
-            "mtp" if eagle else "ngram",
-            config.get("num_speculative_tokens", 0),
-            draft_slots=config.get("draft_slots", 0),
-            multi_module=config.get("multi_module_mtp", False),
-            block_drop=config.get("eagle_block_drop", True),
-            hash_lookahead=config.get("hash_lookahead", True),
-        ),
-        clock="steps",
-    )
-
-
-def arrivals_of(requests: Sequence[Mapping[str, Any]]) -> list[Arrival]:
-    """Recorded requests."""
-    return [
-        Arrival(
-            r["id"],
-            i,
-            r["arrival_step"],
-            tuple((seed, length) for seed, length in r["segments"]),
-            r["max_tokens"],
-            tuple(r.get("accepted", [0])),
-        )
-        for i, r in enumerate(requests)
-    ]
 
 
 Launch = tuple[int, int, int, int, int]

@@ -25,6 +25,7 @@ NEEDED = {
     "numpy": "token streams and states",
     "click": "the command line",
     "pydantic": "the scenario schema",
+    "typing_extensions": "recordings, checked",
     "PyYAML": "scenario files",
     "rich": "tables in the terminal",
     "matplotlib": "pictures (--plot)",

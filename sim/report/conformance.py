@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sim.conform import Conformance, Decisions, Divergence, Recording
+from sim.conform import Conformance, Decisions, Divergence
+from sim.recording import Recording
 from sim.report.text import one_line, plural
 
 MARKS = {"equal": ("=", "green"), "divergent": ("DIFF", "bold red"), "unsupported": ("-", "dim")}

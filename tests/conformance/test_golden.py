@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sim.conform import Recording, arrivals_of, compare, options_of, read
+from sim.conform import compare
 from sim.engine.presets import PRESETS
+from sim.recording import Recording, arrivals_of, options_of, read
 from sim.replay import drive
 
 

@@ -19,8 +19,9 @@ from sim.adapters.vllm import install
 from sim.adapters.vllm.engine import LiveScheduler
 from sim.adapters.vllm.process import Child, EngineError
 from sim.cli import main
-from sim.conform import Decisions, Recording, arrivals_of, compare, options_of, read, run
+from sim.conform import Decisions, compare, run
 from sim.engine.presets import PRESETS
+from sim.recording import Recording, arrivals_of, options_of, read
 from sim.replay import Make, drive
 
 pytestmark = pytest.mark.live
