@@ -551,6 +551,8 @@ def conform(
     from sim.report.progress import Progress
 
     _check_outputs({"--json": json_path}, files)
+    if step is not None and json_path is not None:
+        raise InputError("--step shows one step and --json writes all results: name one of them")
     console = _console(stderr=str(json_path) == "-")
     with ExitStack() as stack:
         fleet = stack.enter_context(_fleet(engines, vllm_python))
@@ -561,15 +563,18 @@ def conform(
             version, _ = fleet.live_release("")
             releases = releases or [version]
         recordings = [recording for file in files for recording in read(file, releases)]
-        if not recordings:
-            raise InputError(f"no recording of {', '.join(releases)} in these files")
+        there = {recording.release for recording in recordings}
+        if missing := [release for release in releases if release not in there]:
+            raise InputError(f"{', '.join(map(str, files[:3]))}: no recording of {', '.join(missing)}")
 
         def make(release: str) -> Make | None:
             return fleet.live_release(f"vllm-{release}")[1] if fleet.live else None
 
         if step is not None:
             for recording in recordings:
-                if recording.result.get("status") != "unsupported":
+                if recording.result["status"] != "ok":
+                    click.echo(f"{recording.scenario} {recording.release}: {recording.result['status']}")
+                else:
                     ours, _ = run(recording, True, f"vllm-{recording.release}", make(recording.release))
                     print_step(recording, ours, step, console)
             return

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from sim.engine.presets import PRESETS, table
 from sim.engine.support import lacks
-from sim.errors import InputError, StateatError
+from sim.errors import InputError, RefusedError
 from sim.events import Group, Observer
 from sim.recording import Recording, arrivals_of, options_of
 from sim.replay import Make, drive
@@ -44,6 +45,10 @@ Launch = tuple[int, int, int, int, int]
 """Start, end, drafts, the block read (-1: none), the block of the running column."""
 Copied = tuple[str, int, int, str]
 """Kind, source block (of an exported state its offset), target block, request."""
+
+
+NOTHING: Mapping[str, Any] = {"scheduled": (), "preempted": []}
+"""A step that is not recorded."""
 
 
 class Decisions(Observer):
@@ -157,11 +162,11 @@ def compare(
 
 
 def _first_divergence(recording: Recording, fast_forward: bool, preset: str, make: Make | None) -> Divergence | None:
-    if preset not in PRESETS:
-        return Divergence(None, None, "preset", recording.release, f"no preset {preset}", None)
+    if recording.result["status"] != "ok":
+        return Divergence(None, None, "status", recording.result["status"], "runs", None)
     try:
         ours, outcome = run(recording, fast_forward, preset, make)
-    except StateatError as error:
+    except (InputError, RefusedError) as error:
         return Divergence(None, None, "configuration", recording.result.get("status"), str(error), None)
     for divergence in _by_step(recording.result, ours):
         return divergence
@@ -170,6 +175,8 @@ def _first_divergence(recording: Recording, fast_forward: bool, preset: str, mak
 
 def run(recording: Recording, fast_forward: bool, preset: str, make: Make | None = None) -> tuple[Decisions, Outcome]:
     """What our engine (or another) decides under a recorded load."""
+    if preset not in PRESETS:
+        raise InputError(f"no preset {preset} (there are {', '.join(PRESETS)})")
     options = options_of(recording.config, preset.removeprefix("vllm-"))
     for key, text in lacks(options, table(preset, options.rules)):
         raise InputError(f"{'.'.join(map(str, key))}: {text}")
@@ -184,8 +191,14 @@ def _by_step(recorded: Mapping[str, Any], ours: Decisions) -> Iterator[Divergenc
     launches: dict[int, dict[str, Launch]] = {}
     for n, request, *launch in recorded["launches"]:
         launches.setdefault(n, {})[request] = tuple(launch)
-    for step in recorded["steps"]:
-        n = step["n"]
+    steps = {step["n"]: step for step in recorded["steps"]}
+    launched: dict[int, dict[str, Launch]] = {}
+    for (n, request), told_launch in ours.launches.items():
+        launched.setdefault(n, {})[request] = told_launch
+    told = (steps, claims, evictions, copies, refused, launches, ours.scheduled, ours.claims, ours.copies, launched)
+    last = max(steps, default=0) if recorded.get("truncated") else inf
+    for n in sorted({n for some in told for n in some if n <= last}):
+        step = steps.get(n, NOTHING)
         theirs = {row[0]: tuple(row[1:]) for row in step["scheduled"]}
         own = ours.scheduled.get(n, {})
         for request in sorted(theirs.keys() | own.keys()):
@@ -202,10 +215,10 @@ def _by_step(recorded: Mapping[str, Any], ours: Decisions) -> Iterator[Divergenc
         for what, recorded_value, own_value in pairs:
             if recorded_value != own_value:
                 yield Divergence(n, None, what, _plain(recorded_value), _plain(own_value), None)
-        for request in sorted(launches.get(n, {})):
-            launch = ours.launches.get((n, request))
-            if launch != launches[n][request] and (n, request) not in ours.repeated:
-                yield Divergence(n, request, "launch", launches[n][request], launch, None)
+        for request in sorted({*launches.get(n, {}), *launched.get(n, {})}):
+            launch, own_launch = launches.get(n, {}).get(request), launched.get(n, {}).get(request)
+            if launch != own_launch and (n, request) not in ours.repeated:
+                yield Divergence(n, request, "launch", launch, own_launch, None)
 
 
 def _recorded_by_step(

@@ -19,3 +19,13 @@ class PolicyError(StateatError):
     """A user's rule broke its contract (more tokens than offered, fewer than none) or raised."""
 
     exit_code = 2
+
+
+class EngineError(StateatError):
+    """A live engine cannot start, crashed or hangs; the message ends with the last lines that it wrote."""
+
+    exit_code = 2
+
+
+class RefusedError(EngineError):
+    """A live engine works and has no such feature; the message names it."""

@@ -110,6 +110,7 @@ class Result(TypedDict):
     finished: dict[str, Int]
     livelock: Bool
     free_blocks_end: Int
+    truncated: NotRequired[Bool]
 
 
 _SCENARIO, _RESULT = TypeAdapter(Scenario), TypeAdapter(Result)
@@ -145,7 +146,7 @@ def read(path: Path, releases: Sequence[str] = ()) -> list[Recording]:
         if releases and release not in releases:
             continue
         if id(body) not in seen:
-            skipped = body.get("status") == "unsupported"
+            skipped = body.get("status") in ("unsupported", "crash")
             seen[id(body)] = body if skipped else _checked(path, f"results.{release}", _RESULT, body)
         name = scenario.get("id", path.name.split(".")[0])
         found.append(Recording(name, release, scenario["config"], scenario["requests"], seen[id(body)]))

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sim.conform import compare
 from sim.engine.presets import PRESETS
+from sim.errors import EngineError, RefusedError
 from sim.recording import Recording, arrivals_of, options_of, read
 from sim.replay import drive
 
@@ -89,3 +91,27 @@ def test_another_block_is_a_divergence(recordings: list[Recording], field: str) 
         rows[3][0],
         {"launches": "launch"}.get(field, field),
     )
+
+
+@pytest.mark.parametrize("field", ["steps", "launches", "copies", "claims", "evictions", "finished", "hits"])
+def test_what_is_not_recorded_and_happens_is_a_divergence(recordings: list[Recording], field: str) -> None:
+    """Negative control: the last entry is cut off, or all of them."""
+    recording = next(r for r in recordings if (r.scenario, r.release) == ("ckpt-db", "0.32.0"))
+    whole = recording.result[field]
+    assert whole
+    less = dict(list(whole.items())[:-1]) if isinstance(whole, dict) else whole[:-1]
+    for part in (less, type(whole)()):
+        result = compare(replace(recording, result={**recording.result, field: part}), fast_forward=False)
+        assert result.status == "divergent"
+
+
+def test_a_live_engine_that_refuses_diverges_and_one_that_dies_is_an_error(recordings: list[Recording]) -> None:
+    def refuses(*_: object) -> Any:
+        raise RefusedError("it has no such feature")
+
+    def dies(*_: object) -> Any:
+        raise EngineError("it was killed")
+
+    assert compare(recordings[0], make=refuses).status == "divergent"
+    with pytest.raises(EngineError, match="it was killed"):
+        compare(recordings[0], make=dies)

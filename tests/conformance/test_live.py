@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 
 from sim.adapters.vllm import install
 from sim.adapters.vllm.engine import LiveScheduler
-from sim.adapters.vllm.process import Child, EngineError
+from sim.adapters.vllm.process import Child
 from sim.cli import main
 from sim.conform import Decisions, compare, run
 from sim.engine.presets import PRESETS
+from sim.errors import EngineError
 from sim.recording import Recording, arrivals_of, options_of, read
 from sim.replay import Make, drive
 

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from sim.adapters.vllm.config import wire
-from sim.adapters.vllm.process import Child, EngineError
+from sim.adapters.vllm.process import Child
 from sim.cache.groups import CopyOnWrite
 from sim.engine.options import Options
 from sim.engine.request import Request
 from sim.engine.rules import Rules
 from sim.engine.scheduler import Step
+from sim.errors import EngineError
 from sim.events import Observer
 from sim.worker import Row, Worker
 from sim.workload import Arrival

@@ -44,6 +44,8 @@ class Fleet:
         self._warn = warn
         self._warned: set[str] = set()
         self._children: dict[str, Child] = {}
+        if python is not None and "vllm" not in self.specs:
+            raise InputError(f"--vllm-python: found --engine {self.specs[0]}, allowed with --engine vllm, or alone")
         for spec in self.specs:
             if spec not in (REFERENCE, "vllm") and not (spec.startswith(PREFIX) and spec != PREFIX):
                 raise InputError(f"--engine {spec}: allowed are reference, vllm, vllm:RELEASE and vllm:FOLDER")

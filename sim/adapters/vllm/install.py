@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sim.adapters.vllm.process import WORKER, Child, EngineError
-from sim.errors import InputError
+from sim.adapters.vllm.process import WORKER, Child
+from sim.errors import EngineError, InputError
 
 CACHE = Path("~/.cache/stateat/vllm")
 BASE = "base"

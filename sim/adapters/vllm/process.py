@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from sim.errors import StateatError
+from sim.errors import EngineError, RefusedError
 
 WORKER = Path(__file__).resolve().parent.parent / "vllm_worker.py"
 START_S = 180.0
@@ -22,12 +22,6 @@ ANSWER_S = 120.0
 """For one step."""
 LAST_LINES = 12
 """Of what the child wrote, shown when it fails."""
-
-
-class EngineError(StateatError):
-    """A live engine cannot start, crashed, hangs, or lacks what the scenario asks for; one message says which."""
-
-    exit_code = 2
 
 
 class Child:
@@ -63,6 +57,8 @@ class Child:
         self._finalizer = weakref.finalize(self, _end, self._process, self._errors)
         try:
             self.hello: dict[str, Any] = self.ask({"do": "hello"}, start_s)
+            if "version" not in self.hello:
+                raise EngineError(f"{self.name}: found {self.hello} in answer to 'hello', allowed a version")
         except BaseException:
             self.close()
             raise
@@ -79,7 +75,7 @@ class Child:
         self._send(json.dumps(request, separators=(",", ":")).encode() + b"\n", str(request["do"]), limit)
         answer = self._receive(str(request["do"]), limit)
         if "unsupported" in answer:
-            raise EngineError(f"{self.name} cannot run this: {answer['unsupported']}")
+            raise RefusedError(f"{self.name} cannot run this: {answer['unsupported']}")
         if "error" in answer:
             raise EngineError(f"{self.name} failed in '{request['do']}': {answer['error']}{self._last_lines()}")
         return answer

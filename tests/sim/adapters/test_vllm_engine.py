@@ -13,9 +13,10 @@ import pytest
 
 from sim.adapters.vllm.config import PLAIN, wire
 from sim.adapters.vllm.engine import LiveScheduler
-from sim.adapters.vllm.process import Child, EngineError
+from sim.adapters.vllm.process import Child
 from sim.engine import presets, rules
 from sim.engine.options import Options
+from sim.errors import EngineError
 from sim.events import Group, Observer
 from sim.workload import Arrival
 

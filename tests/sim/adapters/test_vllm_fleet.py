@@ -74,3 +74,8 @@ def test_a_python_of_ones_own_is_named_by_its_version(started: list[str]) -> Non
 def test_other_engines_are_refused(spec: str) -> None:
     with pytest.raises(InputError, match=f"--engine {spec}: allowed are reference, vllm, vllm:RELEASE"):
         Fleet([spec])
+
+
+def test_a_python_of_ones_own_beside_another_engine_is_refused() -> None:
+    with pytest.raises(InputError, match="--vllm-python: found --engine reference, allowed with --engine vllm"):
+        Fleet(["reference"], Path("python"))
