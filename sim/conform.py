@@ -155,7 +155,7 @@ def compare(
     """
     result = recording.result
     name = recording.scenario, recording.release
-    if result.get("status") == "unsupported":
+    if result["status"] == "unsupported":
         return Conformance(*name, "unsupported")
     first = _first_divergence(recording, fast_forward, preset or f"vllm-{recording.release}", make)
     return Conformance(*name, "equal" if first is None else "divergent", first)
@@ -167,7 +167,7 @@ def _first_divergence(recording: Recording, fast_forward: bool, preset: str, mak
     try:
         ours, outcome = run(recording, fast_forward, preset, make)
     except (InputError, RefusedError) as error:
-        return Divergence(None, None, "configuration", recording.result.get("status"), str(error), None)
+        return Divergence(None, None, "configuration", recording.result["status"], str(error), None)
     for divergence in _by_step(recording.result, ours):
         return divergence
     return next(_totals(recording.result, ours, outcome), None)

@@ -77,6 +77,15 @@ class GroupCache:
         self.copies.append(CopyOnWrite(request, self.group, source, copy))
         table.partial = None
 
+    def drop(self, table: Table, columns: list[int]) -> list[int]:
+        """Let go of the blocks of these columns; returns them."""
+        blocks = table.blocks
+        freed = [blocks[c] for c in columns]
+        for column in columns:
+            blocks[column] = NULL
+        self.pool.free(freed)
+        return freed
+
     def evictable(self, hit: list[int]) -> int:
         """How many of a hit's blocks are in the free queue, and would leave it."""
         refs = self.pool.refs
@@ -190,11 +199,7 @@ class AllModeCache(AttentionCache):
     def retire(self, table: Table, computed: int) -> list[int]:
         """Free states that lie before the one that a request at ``computed`` tokens reads; returns them."""
         columns = self.retire_rule(table.blocks, (computed - 1) // self.block_size, 0) if computed > 1 else []
-        freed = [table.blocks[column] for column in columns]
-        for column in columns:
-            table.blocks[column] = NULL
-        self.pool.free(freed)
-        return freed
+        return self.drop(table, columns)
 
 
 class RecurrentCache(GroupCache):
@@ -248,18 +253,11 @@ class RecurrentCache(GroupCache):
             before = (computed - 1) // self.block_size
             columns = self.retire_rule(blocks, before, table.retired)
             if columns:
-                freed = self._drop(blocks, columns)
+                freed = self.drop(table, columns)
             table.retired = max(table.retired, min(before, len(blocks)))
         last = table.last_state
         if 0 <= last < -(-computed // self.block_size) - 1 and blocks[last] != NULL:
-            freed = freed + self._drop(blocks, [last])
-        return freed
-
-    def _drop(self, blocks: list[int], columns: list[int]) -> list[int]:
-        freed = [blocks[c] for c in columns]
-        for column in columns:
-            blocks[column] = NULL
-        self.pool.free(freed)
+            freed = freed + self.drop(table, [last])
         return freed
 
     def skip_to(self, table: Table, total: int) -> None:

@@ -19,6 +19,7 @@ from sim.engine.presets import table
 from sim.engine.quiet import Quiet
 from sim.engine.request import Request, placeholders
 from sim.engine.rules import Rules
+from sim.engine.sampling import sample
 from sim.engine.split import Chunk, Cut
 from sim.errors import PolicyError
 from sim.events import Observer
@@ -361,7 +362,8 @@ class Scheduler:
                 result.prefill_tokens += row.end - row.start
             else:
                 result.decode_tokens += row.end - row.start
-            self._sample(row)
+            if sample(row, self.num_drafts, self.observer):
+                self.preempted_in_vain = 0
         self.worker.after(rows)
         if self.rules.publish.at_commit and self.num_drafts:
             for row in rows:
@@ -378,30 +380,6 @@ class Scheduler:
                 result.finished.append(request.id)
             elif not request.prefilling and self.quiet.enter(request, index + 1):
                 self.active.remove(request)
-
-    def _sample(self, row: Row) -> None:
-        """Advance a request, verify its drafts, and let it propose again."""
-        request = row.request
-        request.computed = row.end
-        if row.end > request.furthest:
-            request.furthest = row.end
-            self.preempted_in_vain = 0
-        request.prefilling = request.computed < request.num_tokens
-        if request.prefilling:
-            return
-        accepted = 0
-        if row.drafted:
-            if row.drafts and row.drafts[0] >= 0:
-                accepted = min(request.acceptance.of(request.proposals - 1), row.drafted)
-            request.computed -= row.drafted - accepted
-            self.observer.accept(request.id, row.drafted, accepted)
-        row.emitted = accepted + 1
-        count = min(accepted + 1, request.max_outputs - request.outputs)
-        request.outputs += count
-        self.observer.output(request.id, count, None)
-        if self.num_drafts and request.outputs < request.max_outputs:
-            request.drafts = self.num_drafts
-            request.proposals += 1
 
     # Quiet requests.
 

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sim.conform import Conformance, Decisions, Divergence
+from sim.errors import InputError
 from sim.recording import Recording
 from sim.report.text import one_line, plural
 
@@ -59,6 +60,9 @@ def print_step(recording: Recording, ours: Decisions, step: int, console: Consol
     recorded = next((s for s in recording.result["steps"] if s["n"] == step), None)
     theirs = {row[0]: row[1:] for row in recorded["scheduled"]} if recorded else {}
     own = ours.scheduled.get(step, {})
+    if recorded is None and not own:
+        last = max((*(s["n"] for s in recording.result["steps"]), *ours.scheduled), default=0)
+        raise InputError(f"--step: found {step}, which schedules nothing in {recording.scenario}; the last is {last}")
     title = f"{recording.scenario} {recording.release}: step {step}, {plural(len(own), 'chunk')} (start, end, drafts)"
     console.print(Text(title, style="bold"), soft_wrap=True)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sim.cli import main
 from sim.conform import compare
 from sim.errors import InputError
 from sim.recording import read
@@ -125,3 +127,11 @@ def test_half_a_file_is_said_to_be_none(tmp_path: Path, cut: int) -> None:
     path.write_bytes(gzip.compress(json.dumps(TREE).encode())[:cut])
     with pytest.raises(InputError, match=re.escape(str(path))):
         read(path)
+
+
+def test_a_step_that_schedules_nothing_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, TREE)
+    told = CliRunner().invoke(main, ["conform", str(path), "--release", "0.27.0", "--step", "99"])
+    assert (told.exit_code, "--step: found 99" in told.output) == (2, True)
+    shown = CliRunner().invoke(main, ["conform", str(path), "--release", "0.27.0", "--step", "0"])
+    assert (shown.exit_code, "[0, 32, 0]" in shown.output) == (0, True)

@@ -18,6 +18,7 @@ from sim.cache.groups import CopyOnWrite
 from sim.engine.options import Options
 from sim.engine.request import Request
 from sim.engine.rules import Rules
+from sim.engine.sampling import sample
 from sim.engine.scheduler import Step
 from sim.errors import EngineError
 from sim.events import Observer
@@ -71,7 +72,6 @@ class LiveScheduler:
         )
         self.preempted_in_vain = 0
         """Preemptions since some request last got further than it had ever been."""
-        self._furthest: dict[str, int] = {}
         self._aborted: dict[str, None] = {}
 
     def add(self, arrival: Arrival, time: int) -> None:
@@ -175,30 +175,11 @@ class LiveScheduler:
 
     def _sample(self, row: Row, sampled: dict[str, list[int]], drafts: dict[str, list[int]]) -> None:
         """What the model would emit for a row, and what its drafter would propose."""
-        request = row.request
-        request.computed = row.end
-        if row.end > self._furthest.get(request.id, 0):
-            self._furthest[request.id] = row.end
+        request, known = row.request, row.request.num_tokens
+        if sample(row, self.num_drafts, self.observer):
             self.preempted_in_vain = 0
-        request.prefilling = request.computed < request.num_tokens
-        sampled[request.id] = []
-        if request.prefilling:
-            return
-        accepted = 0
-        if row.drafted:
-            if row.drafts and row.drafts[0] >= 0:
-                accepted = min(request.acceptance.of(request.proposals - 1), row.drafted)
-            request.computed -= row.drafted - accepted
-            self.observer.accept(request.id, row.drafted, accepted)
-        row.emitted = accepted + 1
-        known = request.num_tokens
-        sampled[request.id] = _ids(request.tokens.ids[known : known + accepted + 1])
-        count = min(accepted + 1, request.max_outputs - request.outputs)
-        request.outputs += count
-        self.observer.output(request.id, count, None)
-        if self.num_drafts and request.outputs < request.max_outputs:
-            request.drafts = self.num_drafts
-            request.proposals += 1
+        sampled[request.id] = _ids(request.tokens.ids[known : known + row.emitted])
+        if row.emitted and self.num_drafts and request.outputs < request.max_outputs:
             right = request.acceptance.of(request.proposals - 1)
             drafts[request.id] = request.draft_ids(request.num_tokens, right, self.num_drafts)
 

@@ -1,0 +1,32 @@
+"""What the model would do with a row: verify its drafts, emit tokens, and let the drafter propose again."""
+
+from __future__ import annotations
+
+from sim.events import Observer
+from sim.worker import Row
+
+
+def sample(row: Row, num_drafts: int, observer: Observer) -> bool:
+    """Advance a row's request; whether it is further than it ever was."""
+    request = row.request
+    request.computed = row.end
+    further = row.end > request.furthest
+    if further:
+        request.furthest = row.end
+    request.prefilling = request.computed < request.num_tokens
+    if request.prefilling:
+        return further
+    accepted = 0
+    if row.drafted:
+        if row.drafts and row.drafts[0] >= 0:
+            accepted = min(request.acceptance.of(request.proposals - 1), row.drafted)
+        request.computed -= row.drafted - accepted
+        observer.accept(request.id, row.drafted, accepted)
+    row.emitted = accepted + 1
+    count = min(accepted + 1, request.max_outputs - request.outputs)
+    request.outputs += count
+    observer.output(request.id, count, None)
+    if num_drafts and request.outputs < request.max_outputs:
+        request.drafts = num_drafts
+        request.proposals += 1
+    return further
