@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from sim.adapters.vllm import install
 from sim.adapters.vllm.engine import LiveScheduler
@@ -18,6 +19,8 @@ from sim.scenario import Run
 
 REFERENCE = "reference"
 PREFIX = "vllm:"
+CLEAN = {"poisoned": 0}
+"""What is expected of a run on a release for which the file expects nothing."""
 Make = Callable[[Options, Rules, Observer, int], LiveScheduler]
 """(options, rules in force, observer, seed): a scheduler that has not stepped yet."""
 
@@ -56,7 +59,10 @@ class Fleet:
         return self.specs != [REFERENCE]
 
     def spread(self, run: Run) -> list[Run]:
-        """A run on each engine: NAME@vllm:X, without rules, and with expectations only where X is its preset's."""
+        """A run on each engine, as NAME@vllm:X without its rules.
+
+        On a release that is not its preset's it must poison nothing; with rules of its own it is not judged.
+        """
         return [
             run if spec == REFERENCE else self._on(run, self._resolve(spec, run.options.preset)) for spec in self.specs
         ]
@@ -121,6 +127,8 @@ class Fleet:
         preset = "vllm-" + name.removeprefix(PREFIX)
         nearest = preset if preset in presets.PRESETS else next(reversed(presets.PRESETS))
         options = replace(run.options, preset=nearest, rules={})
-        # A variant with rules of its own is not what the release does.
-        same = run.options.preset == preset and not run.options.rules
-        return replace(run, variant=f"{run.variant}@{name}", options=options, expect=run.expect if same else None)
+        expect: Mapping[str, Any] | None = run.expect if run.options.preset == preset else CLEAN
+        if run.options.rules:
+            # With rules of its own it is not what any release does.
+            expect = None
+        return replace(run, variant=f"{run.variant}@{name}", options=options, expect=expect)
