@@ -52,8 +52,8 @@ def choose(backend: str, device: str, family: str) -> tuple[str, str]:
         )
     if backend == "triton" and not triton_here:
         raise Unavailable(
-            "backend triton needs Triton, which is not installed (pip install 'stateat[states]'; Linux on x86-64 only): it "
-            "adds the states of all requests in one launch on a GPU"
+            "backend triton needs Triton, which is not installed (pip install 'stateat[states]', for Linux on x86-64): "
+            "it adds the states of all requests in one launch on a GPU"
         )
     gpu = device != "cpu" and _gpu()
     if device == "cuda" and not gpu:

@@ -23,19 +23,15 @@ def fill(shape: Shape, works: Sequence[Work], results: Sequence[Sequence[State]]
 
 
 def _delta(s: Array, values: tuple[Array, ...]) -> None:
-    """``gated-delta`` and ``kda``: decay broadcast over s [n, U, K, V], k [n, U, 1, K], v [n, U, 1, V], beta."""
-    decay, k, v, beta = values
+    decay, column, read, write = values
     s *= decay
-    u = v - np.matmul(k, s)
-    u *= beta
-    s += k.swapaxes(-1, -2) * u
+    s += column * (write + np.matmul(read, s))
 
 
 def _ring(s: Array, values: tuple[Array, ...]) -> None:
-    a, k, v, b = values
-    s *= a
-    column = k.swapaxes(-1, -2)
-    s += column * (b * (v - (s * column).sum(-2, keepdims=True)))
+    decay, column, read, write = values
+    s *= decay
+    s += column * (write + (s * read.swapaxes(-1, -2)).sum(-2, keepdims=True))
 
 
 def _ssd(s: Array, values: tuple[Array, ...]) -> None:
@@ -54,14 +50,22 @@ STEPS: dict[str, Step] = {"ring": _ring, "gated-delta": _delta, "kda": _delta, "
 
 
 def shaped(family: str, drawn: tuple[Any, ...], exp: Any) -> tuple[Any, ...]:
-    """The inputs of :mod:`kernels.inputs` with axes added so that they broadcast against states [n, U, ...]."""
+    """What a step takes, for all tokens: [T, M, ...] with M = n * U, from inputs [T, n, U, ...].
+
+    For the delta rules that is: decay, key k as a column [M, K, 1], the read ``-beta k`` [M, 1, K] and the write ``beta v``
+    [M, 1, V], so that a step is ``S <- decay S`` and ``S <- S + k (beta v - beta k.S)``.
+    """
+    drawn = tuple(array.reshape(len(array), -1, *array.shape[3:]) for array in drawn)
     if family == "selective-scan":
         return exp(drawn[0]), drawn[1]
     if family == "ssd":
         return exp(drawn[0])[..., None, None], drawn[1][..., None], drawn[2][..., None, :]
-    decay = drawn[0] if family == "ring" else exp(drawn[0])
+    decay, k, v, beta = drawn
+    if family != "ring":
+        decay = exp(decay)
     decay = decay[..., None] if family == "kda" else decay[..., None, None]
-    return decay, drawn[1][..., None, :], drawn[2][..., None, :], drawn[3][..., None, None]
+    v *= beta[..., None]
+    return decay, k[..., None], (k * -beta[..., None])[..., None, :], v[..., None, :]
 
 
 class Numpy:

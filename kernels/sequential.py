@@ -42,10 +42,10 @@ class Library(Protocol):
         """Copy a state out."""
 
     def per_token(self, family: str, drawn: tuple[Array, ...]) -> Sequence[tuple[Array, ...]]:
-        """The inputs [T, n, U, ...] of :mod:`kernels.inputs`, as what the step takes for each token."""
+        """The inputs [T, n, U, ...] of :mod:`kernels.inputs`, as what the step takes for each token, [n * U, ...]."""
 
     def step(self, family: str) -> Step:
-        """Absorbs one token: changes a state [n, U, ...] in place."""
+        """Absorbs one token: changes states [n * U, ...] in place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def run(shape: Shape, works: Sequence[Work], results: Sequence[Sequence[State]],
 
 
 def carried(shape: Shape, works: Sequence[Work], tile: Tile) -> NDArray[Any]:
-    """The states of a tile before its first token, [rows, units, ...], a new array."""
+    """The states of a tile before its first token, [rows * units, ...], a new array."""
     dtype = np.uint64 if shape.family == "ring" else np.float32
     size = (shape.columns,) if shape.family == "selective-scan" else (shape.rows, shape.columns)
     start = np.zeros((len(tile.rows), tile.last - tile.first, *size), dtype)
@@ -97,13 +97,14 @@ def carried(shape: Shape, works: Sequence[Work], tile: Tile) -> NDArray[Any]:
         state = works[number].state
         if state is not None:
             start[row] = unit_view(shape, state["recurrent"])[tile.first : tile.last]
-    return start
+    return start.reshape(-1, *size)
 
 
 def _run_tile(
     shape: Shape, works: Sequence[Work], results: Sequence[Sequence[State]], library: Library, tile: Tile
 ) -> None:
     lengths = [length(works[number]) for number in tile.rows]
+    count = tile.last - tile.first
     state = library.load(carried(shape, works, tile))
     wanted: dict[int, list[tuple[int, NDArray[Any]]]] = defaultdict(list)
     tokens = np.zeros((lengths[0], len(lengths)), np.int64)
@@ -114,11 +115,11 @@ def _run_tile(
 
     def give(offset: int) -> None:
         for row, out in wanted.get(offset, ()):
-            library.store(state[row], out)
+            library.store(state[row * count : (row + 1) * count], out)
 
     give(0)
     step, formula = library.step(shape.family), inputs.FORMULAS[shape.family]
-    share = (tile.last - tile.first) / inputs.units(shape)
+    share = count / inputs.units(shape)
     entries = max(1, int(share * sum(inputs.width(shape, stream) for stream in inputs.STREAMS[shape.family])))
     running = len(lengths)
     start = 0
@@ -128,13 +129,13 @@ def _run_tile(
         end = min(lengths[0], start + max(1, INPUT_ENTRIES // (entries * running)))
         source = library.source(shape, tokens[start:end, :running])
         drawn = library.per_token(shape.family, formula(shape, source, tile.first, tile.last))
-        rows, active = running, state[:running]
+        rows, active = running, state[: running * count]
         for offset, values in enumerate(drawn, start):
             if lengths[rows - 1] <= offset:
                 while lengths[rows - 1] <= offset:
                     rows -= 1
-                active = state[:rows]
-            step(active, values if rows == running else tuple(value[:rows] for value in values))
+                active = state[: rows * count]
+            step(active, values if rows == running else tuple(value[: rows * count] for value in values))
             if offset + 1 in wanted:
                 give(offset + 1)
         start = end

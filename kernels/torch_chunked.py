@@ -45,7 +45,8 @@ def _run_tile(
     tile: Tile,
     chunk: int,
 ) -> None:
-    state = library.load(carried(shape, works, tile))
+    start_states = carried(shape, works, tile)
+    state = library.load(start_states.reshape(len(tile.rows), -1, *start_states.shape[1:]))
     lengths = [length(works[number]) for number in tile.rows]
     ids = [works[number].tokens for number in tile.rows]
     # chunk to: rows, tokens of the chunk and place of each state asked for; a whole chunk only as its last choice

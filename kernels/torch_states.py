@@ -26,28 +26,24 @@ def fill(shape: Shape, works: Sequence[Work], results: Sequence[Sequence[State]]
     sequential.run(shape, works, results, Torch(device))
 
 
-def _read(s: Tensor, k: Tensor) -> Tensor:
-    """k.S of each tile: [M, 1, V] from s [M, K, V] and k [M, 1, K]."""
-    if s.device.type == "cpu":
-        return torch.bmm(k, s)
-    # cuBLAS chooses its algorithm by the size of the batch
-    return total_sum((s * k.transpose(1, 2)).transpose(1, 2)).transpose(1, 2)
-
-
 def _delta(s: Tensor, values: tuple[Tensor, ...]) -> None:
-    decay, k, v, beta, column = values
+    decay, column, read, write = values
     s.mul_(decay)
-    u = torch.sub(v, _read(s.flatten(0, 1), k.flatten(0, 1)).view_as(v))
-    u.mul_(beta)
-    s.addcmul_(column, u)
+    s.addcmul_(column, torch.baddbmm(write, read, s))
+
+
+def _delta_on_gpu(s: Tensor, values: tuple[Tensor, ...]) -> None:
+    # cuBLAS chooses its algorithm by the size of the batch, so the sum is spelled out
+    decay, column, read, write = values
+    s.mul_(decay)
+    seen = total_sum((s * read.transpose(1, 2)).transpose(1, 2)).transpose(1, 2)
+    s.addcmul_(column, write + seen)
 
 
 def _ring(s: Tensor, values: tuple[Tensor, ...]) -> None:
-    a, _, v, b, column = values
-    s.mul_(a)
-    u = v - (s * column).sum(-2, keepdim=True)
-    u.mul_(b)
-    s.addcmul_(column, u)
+    decay, column, read, write = values
+    s.mul_(decay)
+    s.addcmul_(column, write + (s * read.transpose(1, 2)).sum(1, keepdim=True))
 
 
 def _ssd(s: Tensor, values: tuple[Tensor, ...]) -> None:
@@ -87,14 +83,12 @@ class Torch:
         """A tuple of inputs for each token."""
         if self.device == "cpu":
             drawn = tuple(tensor(array) for array in drawn)
-        values = shaped(family, drawn, torch.exp)
-        if len(values) == 4:
-            values = (*values, values[1].transpose(-1, -2))
-        return list(zip(*(value.unbind(0) for value in values), strict=True))
+        return list(zip(*(value.unbind(0) for value in shaped(family, drawn, torch.exp)), strict=True))
 
     def step(self, family: str) -> Step:
         """See :class:`kernels.sequential.Library`."""
-        return STEPS[family]
+        on_gpu = self.device != "cpu" and STEPS[family] is _delta
+        return _delta_on_gpu if on_gpu else STEPS[family]
 
 
 def tensor(array: NDArray[Any]) -> Tensor:
