@@ -1,0 +1,96 @@
+"""States with torch: float32 (``ring``: int64 with the bits of uint64), sequential, on a CPU or a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from kernels import sequential
+from kernels.inputs import NumpySource, Source, total_sum
+from kernels.numpy_states import shaped
+from kernels.sequential import Step
+from kernels.shapes import Shape
+from kernels.torch_draws import TorchSource
+from kernels.work import State, Work
+
+Tensor = Any
+"""torch has no types here."""
+
+
+def fill(shape: Shape, works: Sequence[Work], results: Sequence[Sequence[State]], device: str = "cpu") -> None:
+    """Fill the recurrent components of ``results``, one state for each offset of each work."""
+    sequential.run(shape, works, results, Torch(device))
+
+
+def _delta(s: Tensor, values: tuple[Tensor, ...]) -> None:
+    decay, column, read, write = values
+    s.mul_(decay)
+    s.addcmul_(column, torch.baddbmm(write, read, s))
+
+
+def _delta_on_gpu(s: Tensor, values: tuple[Tensor, ...]) -> None:
+    # cuBLAS chooses its algorithm by the size of the batch, so the sum is spelled out
+    decay, column, read, write = values
+    s.mul_(decay)
+    seen = total_sum((s * read.transpose(1, 2)).transpose(1, 2)).transpose(1, 2)
+    s.addcmul_(column, write + seen)
+
+
+def _ring(s: Tensor, values: tuple[Tensor, ...]) -> None:
+    decay, column, read, write = values
+    s.mul_(decay)
+    s.addcmul_(column, write + (s * read.transpose(1, 2)).sum(1, keepdim=True))
+
+
+def _ssd(s: Tensor, values: tuple[Tensor, ...]) -> None:
+    decay, x, b = values
+    s.mul_(decay)
+    s.addcmul_(x, b)
+
+
+def _scan(s: Tensor, values: tuple[Tensor, ...]) -> None:
+    decay, write = values
+    s.mul_(decay)
+    s.add_(write)
+
+
+STEPS: dict[str, Step] = {"ring": _ring, "gated-delta": _delta, "kda": _delta, "ssd": _ssd, "selective-scan": _scan}
+
+
+class Torch:
+    """torch on one device as a :class:`kernels.sequential.Library`."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+
+    def source(self, shape: Shape, tokens: NDArray[np.int64]) -> Source:
+        """Draws for tokens [A, B]; on a CPU NumPy draws faster."""
+        return NumpySource(shape, tokens) if self.device == "cpu" else TorchSource(shape, tokens, self.device)
+
+    def load(self, state: NDArray[Any]) -> Tensor:
+        """On the device; integers as int64."""
+        return tensor(state).to(self.device)
+
+    def store(self, state: Tensor, out: NDArray[Any]) -> None:
+        """Copy a state out."""
+        tensor(out).copy_(state)
+
+    def per_token(self, family: str, drawn: tuple[Any, ...]) -> Sequence[tuple[Tensor, ...]]:
+        """A tuple of inputs for each token."""
+        if self.device == "cpu":
+            drawn = tuple(tensor(array) for array in drawn)
+        return list(zip(*(value.unbind(0) for value in shaped(family, drawn, torch.exp)), strict=True))
+
+    def step(self, family: str) -> Step:
+        """See :class:`kernels.sequential.Library`."""
+        on_gpu = self.device != "cpu" and STEPS[family] is _delta
+        return _delta_on_gpu if on_gpu else STEPS[family]
+
+
+def tensor(array: NDArray[Any]) -> Tensor:
+    """The same memory as a tensor; uint64 as int64."""
+    return torch.from_numpy(array.view(np.int64) if array.dtype == np.uint64 else array)
