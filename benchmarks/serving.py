@@ -23,7 +23,7 @@ def main() -> None:
     for _ in range(args.runs):
         gc.collect()
         started = perf_counter()
-        outcome = drive(run.options, requests, seed=run.seed, state=run.state)
+        outcome = drive(run.options, requests, seed=run.seed, truth=run.truth)
         rates.append(len(requests) / (perf_counter() - started))
     print(
         f"{outcome.finished} requests in {outcome.time_us / 1e6:.0f} simulated seconds: {outcome.steps} steps, "

@@ -7,13 +7,16 @@ never sees why an engine decided anything.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from oracle.lineage import Draft, Lineage
+from oracle.lockstep import Lockstep
+from oracle.numerics import Check, Numerics
+from oracle.records import Claimed, Counts, Seen
 from oracle.slots import UNKNOWN, Content, Slots
-from oracle.states import FAMILIES, Family
+from oracle.states import Digest, Family
+from oracle.states.numeric import Numeric
 from sim.events import Finding, Group, Observer, Write
 from sim.tokens import Segments, Tokens
 
@@ -21,67 +24,15 @@ CAUSES = ("partial-tail", "junction", "checkpoint", "look-ahead")
 """Stops off the grid that a chunk may have before the prefill's end (I2)."""
 
 
-@dataclass(slots=True)
-class Claimed:
-    """What a hash says of a slot."""
-
-    group: int
-    request: str
-    column: int
-    offset: int
-    truth: Any
-    step: int
-
-
-@dataclass(slots=True)
-class Seen:
-    """What the auditor remembers of a request."""
-
-    tokens: Tokens
-    num_prompt: int
-    outputs: int = 0
-    next: int = 0
-    """The token that it must process next."""
-    known: int = 0
-    """Tokens of the stream that its last chunk consumed, drafts apart."""
-    hit: int = 0
-    external: int = 0
-    fresh: bool = False
-    """Admitted, and no chunk told since."""
-    unread: frozenset[int] = frozenset()
-    """Groups of which it has read no state since it was admitted."""
-    misled: bool = False
-    """Whether this admission's restore was wrong."""
-    misread: tuple[int, int] = (-1, -1)
-    """Step and start of the last chunk that read a wrong state."""
-    prefilled: bool = False
-
-    @property
-    def prefill_end(self) -> int:
-        return max(self.num_prompt, self.num_prompt + self.outputs - 1)
-
-
-@dataclass(slots=True)
-class Counts:
-    """What the auditor counts; defined in ``docs/scenario-files.md``."""
-
-    poisoned: int = 0
-    poisoned_roots: int = 0
-    wrong_restores: int = 0
-    wrong_reads: int = 0
-    tainted: dict[str, None] = field(default_factory=dict)
-    null_boundaries: int = 0
-    materialized_boundaries: int = 0
-    claims: int = 0
-    mid_block: int = 0
-    """Chunks that started inside a block and ran past its end."""
-
-
 class Auditor(Observer):
     """Listens to an engine and checks the invariants."""
 
-    def __init__(self, state: str = "digest") -> None:
-        self.family: Family = FAMILIES[state]()
+    def __init__(self, family: Family | None = None) -> None:
+        self.family: Family = Digest() if family is None else family
+        numeric = self.family if isinstance(self.family, Numeric) else None
+        self.numerics = None if numeric is None else Numerics(numeric)
+        taps = 0 if numeric is None else numeric.shape.conv_width
+        self.lockstep = Lockstep(taps) if taps > 1 else None
         self.slots = Slots()
         self.lineage = Lineage()
         self.counts = Counts()
@@ -97,6 +48,8 @@ class Auditor(Observer):
         """Slots that were claimed, or written while claimed, in this step."""
         self._pairs: dict[tuple[bytes, int], int] = {}
         """The finding of each (hash, slot) that was ever wrong."""
+        self._torn: set[tuple[bytes, int]] = set()
+        """Those whose components differed."""
         self._past: dict[str, Callable[[], Tokens]] = {}
         """The tokens of requests that ended: generated again if need be."""
         self._ever: set[tuple[int, Any]] = set()
@@ -107,7 +60,29 @@ class Auditor(Observer):
 
     def findings(self) -> tuple[Finding, ...]:
         """What was found, in order."""
+        self._settle()
         return self.lineage.findings()
+
+    def _settle(self) -> None:
+        """Numbers for what was found, and what the numbers alone show: I18, a state that is no number."""
+        if self.numerics is None:
+            return
+        self.numerics.flush()
+        done = self.numerics.measured
+        for finding, error in done.errors.items():
+            self.lineage.drafts[finding].error = error
+        for check in done.infinite:
+            message = (
+                f"{check.group} column {check.column} (slot {check.slot}, request {check.request}) is hashed as "
+                f"state@{check.claimed} and holds NaN or infinity"
+            )
+            self.lineage.add(
+                Draft(
+                    "I18", "numerics", check.step, check.time_us, check.request, check.group, check.column, check.slot,
+                    check.claimed, check.claimed if check.finding is None else None, "not finite", message,
+                )
+            )  # fmt: skip
+        done.infinite.clear()
 
     # What the engine says.
 
@@ -158,6 +133,8 @@ class Auditor(Observer):
     def load(self, request: str, group: int, key: str, slot: int, offset: int) -> None:
         state = self.family.state_at(self.requests[request].tokens, offset)
         self._put(slot, Content(state, offset, Write(self.index, request, 0, offset, "load"), request))
+        if self.lockstep is not None:
+            self.lockstep.load(slot, self.requests[request].tokens, offset)
 
     def claim(self, group: int, slot: int, request: str, column: int, offset: int, hash: bytes) -> None:
         # What a step publishes when it commits comes after the prefills that ended in it.
@@ -190,6 +167,8 @@ class Auditor(Observer):
         source = self.slots.get(src)
         absorbed = source.absorbed if source is not None else 0
         self.slots.copy(src, dst, Write(self.index, request, absorbed, absorbed, kind))
+        if self.lockstep is not None:
+            self.lockstep.copy(conv_src, dst, shift)
         if dst in self.claims:
             self._due[dst] = None
         if kind == "post":
@@ -232,6 +211,8 @@ class Auditor(Observer):
         if not right:
             ancestor = self._check_read(request, seen, group, read, start, content, max(steps, 1))
         seen.unread -= {group}
+        if self.lockstep is not None:
+            self._advance_inputs(seen, group, start, end, drafts, read, writes)
         write = Write(self.index - (1 if steps else 0), request, start, end, "chunk")
         for offset, slot in writes:
             if state is None:
@@ -240,6 +221,26 @@ class Auditor(Observer):
                 made = family.advance(state, seen.tokens, start, min(offset, known), drafts[: max(offset - known, 0)])
                 count = absorbed + offset - start
             self._put(slot, Content(made, count, write, request, None, ancestor))
+
+    def _advance_inputs(
+        self,
+        seen: Seen,
+        group: int,
+        start: int,
+        end: int,
+        drafts: Sequence[int],
+        read: int,
+        writes: Sequence[tuple[int, int]],
+    ) -> None:
+        """The window of inputs of a speculative row is that of the running column, wherever its state is."""
+        assert self.lockstep is not None
+        several = self.num_drafts > 0 and self.groups[group].aligned and len(writes) == len(drafts) + 1
+        speculative = several and (len(drafts) > 0 or (start >= seen.num_prompt and writes[0][0] == start + 1))
+        source, shift = read, 0
+        if speculative and read >= 0 and (running := writes[0][1]) != read:
+            at, kept = self.slots.get(read), self.slots.get(running)
+            source, shift = running, (0 if at is None or kept is None else at.absorbed - kept.absorbed)
+        self.lockstep.advance(seen.tokens, start, end, drafts, source, shift, writes, speculative)
 
     def accept(self, request: str, drafted: int, accepted: int) -> None:
         self.requests[request].next += accepted
@@ -289,6 +290,8 @@ class Auditor(Observer):
         self.lineage.heal(slot)
         for hash, claim in self.claims[slot].items():
             if content is not None and content.state is not None and self.family.equal(content.state, claim.truth):
+                self._measure(content, claim, slot, None)
+                self._check_lockstep(hash, claim, slot, content)
                 continue
             if (hash, slot) in self._pairs:
                 self._mark(slot, self._pairs[hash, slot])
@@ -298,28 +301,51 @@ class Auditor(Observer):
             self.counts.poisoned_roots += root is None
             held, verdict, what = self._verdict(content, claim.request)
             name = self.groups[claim.group].name
-            finding = self.lineage.add(
-                Draft(
-                    "I1",
-                    "poison",
-                    self.index,
-                    self.time_us,
-                    claim.request,
-                    name,
-                    claim.column,
-                    slot,
-                    claim.offset,
-                    held,
-                    verdict,
-                    f"{name} column {claim.column} (slot {slot}, request {claim.request}) is hashed as "
-                    f"state@{claim.offset} but {what}",
-                    root,
-                    None if content is None else content.write,
-                    f"{claim.request} in step {claim.step}",
-                )
+            message = (
+                f"{name} column {claim.column} (slot {slot}, request {claim.request}) is hashed as "
+                f"state@{claim.offset} but {what}"
+            )
+            finding = self._poison(
+                "I1",
+                claim.request,
+                claim.group,
+                claim.column,
+                slot,
+                claim.offset,
+                held,
+                verdict,
+                message,
+                content,
+                root,
+                f"{claim.request} in step {claim.step}",
             )
             self._pairs[hash, slot] = finding
             self._mark(slot, finding)
+            self.counts.verdicts[verdict] = self.counts.verdicts.get(verdict, 0) + 1
+            if content is not None and content.state is not None:
+                self._measure(content, claim, slot, finding)
+
+    def _measure(self, content: Content, claim: Claimed, slot: int, finding: int | None) -> None:
+        """Have a claimed slot compared in numbers too."""
+        if self.numerics is not None:
+            where = (claim.request, self.groups[claim.group].name, claim.column, slot, claim.offset)
+            self.numerics.note(Check(content.state, claim.truth, *where, self.index, self.time_us, finding))
+
+    def _check_lockstep(self, hash: bytes, claim: Claimed, slot: int, content: Content) -> None:
+        """I13: where the matrix is right, the window of the convolution is too."""
+        if self.lockstep is None or claim.request not in self.requests:
+            return
+        window = self.lockstep.window(self.requests[claim.request].tokens, claim.offset)
+        if self.lockstep.held(slot) == window or (hash, slot) in self._torn:
+            return
+        self._torn.add((hash, slot))
+        message = (
+            f"{self.groups[claim.group].name} column {claim.column} (slot {slot}, request {claim.request}) holds "
+            f"state@{claim.offset}, but its convolution has the inputs of another offset"
+        )
+        self._poison(
+            "I13", claim.request, claim.group, claim.column, slot, claim.offset, claim.offset, "torn", message, content
+        )
 
     def _mark(self, slot: int, finding: int) -> None:
         """Whoever reads this slot from now on reads what the finding is about."""
@@ -377,24 +403,8 @@ class Auditor(Observer):
         held, verdict, what = self._verdict(content, request)
         name, invariant = self.groups[group].name, "I10" if first else "I12"
         column = (start - 1) // self.groups[group].block_size
-        finding = self.lineage.add(
-            Draft(
-                invariant,
-                "poison",
-                self.index,
-                self.time_us,
-                request,
-                name,
-                column,
-                read,
-                start,
-                held,
-                verdict,
-                f"{request} continues at {start} from {name} slot {read}, which {what}",
-                None,
-                None if content is None else content.write,
-            )
-        )
+        message = f"{request} continues at {start} from {name} slot {read}, which {what}"
+        finding = self._poison(invariant, request, group, column, read, start, held, verdict, message, content)
         if read >= 0:
             self.slots.blame(read, finding)
         return finding
@@ -412,23 +422,9 @@ class Auditor(Observer):
                 return
         held, verdict, what = self._verdict(content, request)
         name = self.groups[group].name
-        finding = self.lineage.add(
-            Draft(
-                "I12",
-                "poison",
-                self.index,
-                self.time_us,
-                request,
-                name,
-                boundary // block - 1,
-                slot,
-                boundary,
-                held,
-                verdict,
-                f"{request} passed {boundary}, but {name} slot {slot}, where that state is kept, {what}",
-                None,
-                None if content is None else content.write,
-            )
+        message = f"{request} passed {boundary}, but {name} slot {slot}, where that state is kept, {what}"
+        finding = self._poison(
+            "I12", request, group, boundary // block - 1, slot, boundary, held, verdict, message, content
         )
         self.slots.blame(slot, finding)
 
@@ -458,6 +454,30 @@ class Auditor(Observer):
                     continue
                 message = f"{request} [{start}, {end}) ends off the grid of {name} ({block}) before {seen.prefill_end}"
                 self._shape("I2", "shape", request, None, end, message, name, end // block)
+
+    def _poison(
+        self,
+        invariant: str,
+        request: str,
+        group: int,
+        column: int,
+        slot: int,
+        claimed: int,
+        held: int | None,
+        verdict: str,
+        message: str,
+        content: Content | None,
+        root: int | None = None,
+        claimed_by: str = "",
+    ) -> int:
+        """A finding about what a slot holds."""
+        write, name = None if content is None else content.write, self.groups[group].name
+        return self.lineage.add(
+            Draft(
+                invariant, "poison", self.index, self.time_us, request, name, column, slot, claimed, held, verdict,
+                message, root, write, claimed_by,
+            )
+        )  # fmt: skip
 
     def _shape(
         self,
@@ -508,6 +528,8 @@ class Auditor(Observer):
     def _erase(self, slots: Sequence[int]) -> None:
         """Attention writes over these."""
         self.slots.erase(slots)
+        if self.lockstep is not None:
+            self.lockstep.erase(slots)
         for slot in slots:
             if slot in self.claims:
                 self._due[slot] = None

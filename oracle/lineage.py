@@ -27,6 +27,7 @@ class Draft:
     write: Write | None = None
     claimed_by: str = ""
     readers: dict[str, None] = field(default_factory=dict)
+    error: float | None = None
 
 
 class Lineage:
@@ -68,7 +69,7 @@ class Lineage:
         return tuple(
             Finding(
                 i, d.invariant, d.severity, d.step, d.time_us, d.request, d.group, d.column, d.slot, d.claimed,
-                d.held, d.verdict, d.root, tuple(d.readers), d.message, d.write, d.claimed_by,
+                d.held, d.verdict, d.root, tuple(d.readers), d.message, d.write, d.claimed_by, d.error,
             )
             for i, d in enumerate(self.drafts)
         )  # fmt: skip

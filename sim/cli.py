@@ -5,6 +5,7 @@ Exit codes: 0 as expected, 1 an expectation or an invariant failed, 2 bad usage 
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import os
@@ -107,6 +108,46 @@ ENGINES: tuple[Callable[[Any], Any], ...] = (
 )
 
 
+TRUTH: tuple[Callable[[Any], Any], ...] = (
+    click.option(
+        "--state",
+        metavar="FAMILY",
+        help="The oracle's state family, with a model's widths behind a colon: gated-delta:qwen3-next (default: the "
+        "file's; digest).",
+    ),
+    click.option("--state-dtype", metavar="DTYPE", help="float32, bfloat16 or float16: how states are stored."),
+    click.option("--backend", metavar="NAME", help="auto, triton, torch or numpy: what computes states."),
+    click.option("--device", metavar="NAME", help="auto, cpu or cuda: where."),
+)
+
+
+def _truth(command: Any) -> Any:
+    """The options that say what the oracle computes with; the command takes them as one mapping."""
+
+    @functools.wraps(command)
+    def run(
+        *args: Any, state: str | None, state_dtype: str | None, backend: str | None, device: str | None, **more: Any
+    ) -> Any:
+        from sim.truth import BACKENDS, DEVICES, DTYPES
+
+        given = {"state": state, "dtype": state_dtype, "backend": backend, "device": device}
+        truth = {key: value for key, value in given.items() if value is not None}
+        for key, flag, names in (
+            ("dtype", "--state-dtype", DTYPES),
+            ("backend", "--backend", BACKENDS),
+            ("device", "--device", DEVICES),
+        ):
+            if key in truth and truth[key] not in names:
+                from sim.scenario_errors import choice
+
+                raise InputError(f"{flag}: {choice(truth[key], names)}")
+        return command(*args, truth=truth, **more)
+
+    for option in reversed(TRUTH):
+        run = option(run)
+    return run
+
+
 def _engines(command: Any) -> Any:
     """The options that choose engines."""
     for option in reversed(ENGINES):
@@ -169,20 +210,20 @@ def _check_outputs(paths: Mapping[str, Path | None], inputs: Iterable[Path]) -> 
 @click.argument("files", nargs=-1, required=True, type=EXISTING)
 @click.option("--variant", "variants", multiple=True, metavar="NAME", help="Only this variant (repeatable).")
 @click.option("--rule", "rules", multiple=True, callback=_rules, metavar="NAME=VALUE", help="Override a rule.")
-@click.option("--state", metavar="FAMILY", help="The oracle's state family (default: the file's; digest).")
 @click.option("--json", "json_path", type=EXISTING, metavar="FILE", help="The result as JSON; - for stdout.")
 @click.option("--log", type=EXISTING, metavar="FILE", help="Every event as JSON Lines, for stateat audit.")
 @click.option("--plot", type=EXISTING, metavar="FILE", help="A picture of the run (.png, .svg, .pdf).")
 @click.option("--perfetto", type=EXISTING, metavar="FILE", help="Chrome trace events, for ui.perfetto.dev.")
 @click.option("--check-determinism", is_flag=True, help="Run twice, the second time step by step, and compare.")
 @click.option("--no-fast-forward", is_flag=True, help="Simulate every decode step by itself.")
+@_truth
 @_engines
 @click.option("-v", "--verbose", is_flag=True, help="All findings, chunk ends and hits.")
 def replay(
     files: Sequence[Path],
     variants: Sequence[str],
     rules: Mapping[str, str],
-    state: str | None,
+    truth: Mapping[str, str],
     json_path: Path | None,
     log: Path | None,
     plot: Path | None,
@@ -216,7 +257,7 @@ def replay(
         with ExitStack() as stack:
             fleet = stack.enter_context(_fleet(engines, vllm_python))
             studio = _Studio(outputs, stack, not no_fast_forward, fleet)
-            result = studio.replay(scenario, variants, rules, state, check_determinism)
+            result = studio.replay(scenario, variants, rules, truth, check_determinism)
             results.append(result)
             studio.finish(result)
         from sim.report.table import print_result
@@ -244,7 +285,7 @@ class _Studio:
         scenario: Scenario,
         variants: Sequence[str],
         rules: Mapping[str, str],
-        state: str | None,
+        truth: Mapping[str, str],
         twice: bool,
     ) -> Result:
         from sim.replay import replay as run_all
@@ -259,7 +300,7 @@ class _Studio:
             scenario,
             only=variants,
             overrides=rules,
-            state=state,
+            truth=truth,
             run_one=lambda run: self._one(run, check),
             spread=self.fleet.spread,
         )
@@ -377,21 +418,23 @@ def _failed(result: Result) -> bool:
     """Whether an expectation fails, or nothing was expected and something is poisoned."""
     if result.failures:
         return True
-    poison = any(f.severity == "poison" for outcome in result.variants.values() for f in outcome.findings)
-    return poison and not result.expected
+    from sim.events import GRAVE
+
+    grave = any(f.severity in GRAVE for outcome in result.variants.values() for f in outcome.findings)
+    return grave and not result.expected
 
 
 @main.command()
 @click.argument("paths", nargs=-1, type=EXISTING)
 @click.option("--junit", type=EXISTING, metavar="FILE", help="JUnit XML, a test case for each variant.")
 @click.option("--json", "json_path", type=EXISTING, metavar="FILE", help="All results as JSON; - for stdout.")
-@click.option("--state", metavar="FAMILY", help="The oracle's state family (default: the files').")
+@_truth
 @_engines
 def check(
     paths: Sequence[Path],
     junit: Path | None,
     json_path: Path | None,
-    state: str | None,
+    truth: Mapping[str, str],
     engines: Sequence[str],
     vllm_python: Path | None,
 ) -> None:
@@ -420,7 +463,7 @@ def check(
         started = time.perf_counter()
         try:
             wanted = _refusal(file)
-            result = _refused(file, wanted) if wanted is not None else _expected(file, state, fleet)
+            result = _refused(file, wanted) if wanted is not None else _expected(file, truth, fleet)
         except NotShared as error:
             click.echo(f"skip {file}: {error}", err=True)
             continue
@@ -441,7 +484,7 @@ def check(
     sys.exit(exit_code)
 
 
-def _expected(file: Path, state: str | None, fleet: Fleet) -> Result:
+def _expected(file: Path, truth: Mapping[str, str], fleet: Fleet) -> Result:
     """A scenario's outcome, after what its release would say of its configuration."""
     from sim.replay import replay as run_all
     from sim.replay import simulate
@@ -450,7 +493,7 @@ def _expected(file: Path, state: str | None, fleet: Fleet) -> Result:
     scenario = load(file)
     for text in dict.fromkeys(text for run in scenario.expanded for text in warnings(run)):
         click.echo(f"warning: {text}", err=True)
-    return run_all(scenario, state=state, run_one=lambda run: simulate(run, make=fleet.maker(run)), spread=fleet.spread)
+    return run_all(scenario, truth=truth, run_one=lambda run: simulate(run, make=fleet.maker(run)), spread=fleet.spread)
 
 
 def _scenario_files(paths: Sequence[Path]) -> list[Path]:
@@ -494,10 +537,10 @@ def _refused(file: Path, wanted: Sequence[str]) -> Result:
 
 @main.command()
 @click.argument("log", type=EXISTING)
-@click.option("--state", default="digest", show_default=True, metavar="FAMILY", help="The oracle's state family.")
+@_truth
 @click.option("--json", "json_path", type=EXISTING, metavar="FILE", help="The findings as JSON; - for stdout.")
 @click.option("-v", "--verbose", is_flag=True, help="All findings.")
-def audit(log: Path, state: str, json_path: Path | None, verbose: bool) -> None:
+def audit(log: Path, truth: Mapping[str, str], json_path: Path | None, verbose: bool) -> None:
     """Check the invariants over a recorded event log; exit with 1 if a poison finding exists.
 
     \b
@@ -506,11 +549,13 @@ def audit(log: Path, state: str, json_path: Path | None, verbose: bool) -> None:
     """
     from sim.replay import audit as audit_log
     from sim.report.table import print_result
-    from sim.scenario import check_state
+    from sim.scenario import check_truth
+    from sim.truth import Truth
 
-    check_state(state)
+    wanted = Truth(**truth)
+    check_truth(wanted)
     _check_outputs({"--json": json_path}, [log])
-    result = audit_log(log, state)
+    result = audit_log(log, wanted)
     print_result(result, _console(stderr=str(json_path) == "-"), verbose)
     _write_json(json_path, [result])
     sys.exit(1 if _failed(result) else 0)

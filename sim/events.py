@@ -372,6 +372,10 @@ class Write:
     """``chunk``, ``cow``, ``pre``, ``post`` or ``load``."""
 
 
+GRAVE = ("poison", "numerics")
+"""Severities that fail a run which expects nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One contradiction between what was claimed and what is true."""
@@ -379,7 +383,7 @@ class Finding:
     id: int
     invariant: str
     severity: str
-    """``poison``, ``shape``, ``loss``, ``liveness`` or ``honesty``."""
+    """``poison``, ``shape``, ``loss``, ``liveness``, ``honesty`` or ``numerics``."""
     step: int
     time_us: int
     request: str
@@ -390,8 +394,8 @@ class Finding:
     held: int | None
     """The offset that the slot really holds: tokens absorbed by its content; None where there is none."""
     verdict: str
-    """``wrong offset``, ``zero``, ``never written``, ``foreign``, ``tainted`` or ``unknown``; '' where no slot is
-    concerned."""
+    """``wrong offset``, ``zero``, ``never written``, ``foreign``, ``tainted``, ``unknown``, ``torn`` (its components
+    differ) or ``not finite``; '' where no slot is concerned."""
     root: int | None
     """The finding that this one is downstream of; None for a root."""
     readers: tuple[str, ...]
@@ -400,3 +404,5 @@ class Finding:
     write: Write | None = None
     claimed_by: str = ""
     """Who claimed it, and in which step."""
+    rel_error: float | None = None
+    """|held - true| / |true| in the arithmetic of the state family; None for ``digest``, and where nothing is held."""

@@ -11,6 +11,9 @@ from time import perf_counter
 from typing import Any
 
 from oracle.audit import Auditor
+from oracle.numerics import WORST, TooLarge
+from oracle.states import Arithmetic, Numeric
+from oracle.states import family as family_of
 from sim.adapters.log import read
 from sim.digest import Digest
 from sim.engine import presets, rules
@@ -21,9 +24,10 @@ from sim.events import SCHEMA, Fanout, Finding, Group, Observer, tell
 from sim.events import Run as RunEvent
 from sim.expect import compare
 from sim.loop import Engine, Progress, Simulation
-from sim.result import Outcome, Result
+from sim.result import Outcome, Result, States
 from sim.scenario import Run, Scenario, runs
 from sim.tally import Tally
+from sim.truth import DIGEST, Truth
 from sim.workload import Arrival
 from sim.workload.generate import arrivals
 
@@ -63,7 +67,7 @@ def simulate(
             arrivals(run),
             run.budgets,
             seed=run.seed,
-            state=run.state,
+            truth=run.truth,
             observers=observers,
             progress=progress,
             fast_forward=fast_forward,
@@ -82,7 +86,7 @@ def drive(
     budgets: Sequence[int] = (),
     *,
     seed: int = 0,
-    state: str = "digest",
+    truth: Truth = DIGEST,
     observers: Sequence[Observer] = (),
     progress: Callable[[int, int, int, int, int], None] | None = None,
     fast_forward: bool = True,
@@ -92,7 +96,10 @@ def drive(
     """An engine (the reference one) under these requests, with the oracle beside it; ``about`` names it in a log."""
     started = perf_counter()
     table = presets.table(options.preset, options.rules)
-    auditor, tally, digest = Auditor(state), Tally(), Digest()
+    auditor, tally, digest = _auditor(truth, seed), Tally(), Digest()
+    family = auditor.family
+    # A narrower state is rounded at every step, so each has to be seen.
+    fast_forward = fast_forward and not (isinstance(family, Numeric) and not family.merges)
     everyone = Fanout([auditor, tally, digest, *observers])
     resolved = rules.resolve(table)
     scheduler: Engine = (
@@ -112,8 +119,50 @@ def drive(
         raise PolicyError(
             f"rule {', '.join(theirs)}: an answer that the engine cannot use: {type(error).__name__}: {error}"
         ) from error
-    outcome = outcome_of(options.preset, options.preset, options.groups, table, auditor, tally, digest)
+    except TooLarge as error:
+        raise InputError(f"oracle.state: {truth.state}: {error}") from error
+    outcome = outcome_of(options.preset, options.preset, options.groups, table, auditor, tally, digest, truth)
     return replace(outcome, free_blocks=scheduler.free_blocks, wall_s=perf_counter() - started)
+
+
+def _auditor(truth: Truth, seed: int = 0) -> Auditor:
+    """An auditor that computes the truth so; InputError if it cannot, here."""
+    how = Arithmetic(
+        dtype=truth.dtype,
+        kernel=truth.kernel,
+        rounding=truth.rounding,
+        backend=truth.backend,
+        device=truth.device,
+        seed=seed,
+    )
+    try:
+        return Auditor(family_of(truth.state, how))
+    except TooLarge as error:
+        raise InputError(f"oracle.state: {truth.state}: {error}") from error
+    except ValueError as error:
+        raise InputError(f"oracle: {error}") from error
+
+
+def _states(auditor: Auditor, truth: Truth) -> States | None:
+    """What the numbers said, once all findings are there."""
+    numerics, family = auditor.numerics, auditor.family
+    if numerics is None or not isinstance(family, Numeric):
+        return None
+    done = numerics.measured
+    worst = tuple(
+        {
+            "request": noise.request,
+            "group": noise.group,
+            "slot": noise.slot,
+            "claimed": noise.claimed,
+            "step": noise.step,
+            "rel_error": noise.error,
+        }
+        for noise in done.worst
+    )
+    verdicts = {"exact": done.exact, "noise": done.noise, "not finite": done.not_finite} | auditor.counts.verdicts
+    taken = replace(truth, backend=family.backend, device=family.device)
+    return States(taken, family.state_bytes, verdicts, worst, done.nearest_wrong)
 
 
 def _teller(report: Callable[[int, int, int, int, int], None], total: int, auditor: Auditor) -> Progress:
@@ -129,6 +178,7 @@ def outcome_of(
     auditor: Auditor,
     tally: Tally,
     digest: Digest,
+    truth: Truth = DIGEST,
 ) -> Outcome:
     """What the oracle, the tally and the digest heard, as one outcome."""
     counts, findings = auditor.counts, auditor.findings()
@@ -166,6 +216,7 @@ def outcome_of(
         ends={name: tuple(ends) for name, ends in tally.ends.items()},
         hits=dict(tally.hits),
         violated=int(bool(counts.poisoned or counts.mid_block)),
+        states=_states(auditor, truth),
     )
 
 
@@ -191,7 +242,21 @@ def sum_of(cases: Mapping[str, Outcome]) -> Outcome:
         ends={},
         hits={},
         cases=dict(cases),
+        states=_sum_of_states([outcome.states for outcome in cases.values()]),
     )
+
+
+def _sum_of_states(parts: Sequence[States | None]) -> States | None:
+    known = [part for part in parts if part is not None]
+    if not known:
+        return None
+    verdicts: dict[str, int] = {}
+    for part in known:
+        for name, count in part.verdicts.items():
+            verdicts[name] = verdicts.get(name, 0) + count
+    worst = sorted((noise for part in known for noise in part.worst), key=lambda noise: -noise["rel_error"])
+    wrong = [part.nearest_wrong for part in known if part.nearest_wrong is not None]
+    return replace(known[0], verdicts=verdicts, worst=tuple(worst[:WORST]), nearest_wrong=min(wrong, default=None))
 
 
 def _renumbered(outcomes: Iterable[Outcome]) -> Iterator[Finding]:
@@ -208,17 +273,17 @@ def replay(
     *,
     only: Sequence[str] = (),
     overrides: Mapping[str, str] | None = None,
-    state: str | None = None,
+    truth: Mapping[str, str] | None = None,
     fast_forward: bool = True,
     run_one: Callable[[Run], Outcome] | None = None,
     spread: Callable[[Run], list[Run]] = lambda run: [run],
 ) -> Result:
     """All variants of a scenario, or those named, compared with what the file expects of them.
 
-    ``overrides`` are rule values that take precedence over the file's; ``run_one`` replaces :func:`simulate`;
-    ``spread`` puts a run on several engines.
+    ``overrides`` are rule values, and ``truth`` oracle options, that take precedence over the file's; ``run_one``
+    replaces :func:`simulate`; ``spread`` puts a run on several engines.
     """
-    wanted = [on for run in runs(scenario, only=only, rules=overrides or {}, state=state) for on in spread(run)]
+    wanted = [on for run in runs(scenario, only=only, rules=overrides or {}, truth=truth or {}) for on in spread(run)]
     simulate_one = run_one or (lambda run: simulate(run, fast_forward=fast_forward))
     variants: dict[str, dict[str, Outcome]] = {}
     for run in wanted:
@@ -238,7 +303,7 @@ def replay(
     )
 
 
-def audit(path: Path, state: str = "digest") -> Result:
+def audit(path: Path, truth: Truth = DIGEST) -> Result:
     """The invariants over a recorded event log; one variant for each run in it."""
     variants: dict[str, dict[str, Outcome]] = {}
     name, clock = path.stem, "us"
@@ -247,7 +312,7 @@ def audit(path: Path, state: str = "digest") -> Result:
         if isinstance(event, RunEvent):
             if hearing is not None:
                 variants.setdefault(hearing.variant, {})[hearing.case] = hearing.outcome()
-            hearing = _Hearing(event, state)
+            hearing = _Hearing(event, truth)
             name, clock = str(event.options.get("scenario", name)), str(event.options.get("clock", clock))
         assert hearing is not None
         try:
@@ -274,16 +339,23 @@ def audit(path: Path, state: str = "digest") -> Result:
 class _Hearing:
     """Who listens to one run of a log."""
 
-    def __init__(self, head: RunEvent, state: str) -> None:
-        self.head = head
+    def __init__(self, head: RunEvent, truth: Truth) -> None:
+        self.head, self.truth = head, truth
         self.variant = str(head.options.get("variant", head.engine))
         self.case = str(head.options.get("case", ""))
-        self.auditor, self.tally, self.digest = Auditor(state), Tally(), Digest()
+        self.auditor, self.tally, self.digest = _auditor(truth), Tally(), Digest()
         self.everyone = Fanout([self.auditor, self.tally, self.digest])
 
     def outcome(self) -> Outcome:
         table = self.head.options.get("rules")
         rules_in_force = table if isinstance(table, dict) else {}
         return outcome_of(
-            self.variant, self.head.engine, self.head.groups, rules_in_force, self.auditor, self.tally, self.digest
+            self.variant,
+            self.head.engine,
+            self.head.groups,
+            rules_in_force,
+            self.auditor,
+            self.tally,
+            self.digest,
+            self.truth,
         )

@@ -7,9 +7,30 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sim.events import Finding, Group
+from sim.truth import Truth
 
 LISTED_REQUESTS = 1000
 """``ends`` and ``hits`` are listed for so many requests at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """What the arithmetic of a state family said of the claimed slots."""
+
+    truth: Truth
+    """Backend and device are those that were taken."""
+    state_bytes: int
+    """Of one request's state, as it is computed."""
+    verdicts: Mapping[str, int] = field(default_factory=dict)
+    """Slots by what they held: ``exact``, ``noise``, ``not finite``, and what I1 found."""
+    worst: tuple[Mapping[str, Any], ...] = ()
+    """The noisiest: request, group, slot, claimed, step, rel_error."""
+    nearest_wrong: float | None = None
+    """The least relative error of a wrong state."""
+
+    @property
+    def checked(self) -> int:
+        return sum(self.verdicts.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +76,30 @@ class Outcome:
     """Under ``cases``: the outcome of each, of which this one is the sum."""
     violated: int = 0
     """Cases (or this run) with an I1 or a mid-block-start I2 finding."""
+    states: States | None = None
+    """None for ``digest``."""
     free_blocks: int = field(default=-1, compare=False)
     """Blocks in the free queue at the end; -1 where nobody can say (a log). Never part of the JSON."""
     wall_s: float = 0.0
     """How long it took to simulate; never part of the JSON."""
+
+    def _verdict(self, name: str) -> int:
+        return 0 if self.states is None else self.states.verdicts.get(name, 0)
+
+    @property
+    def exact(self) -> int:
+        """Claimed slots that held the true state bit for bit."""
+        return self._verdict("exact")
+
+    @property
+    def noise(self) -> int:
+        """Claimed slots that held the right state with other bits."""
+        return self._verdict("noise")
+
+    @property
+    def not_finite(self) -> int:
+        """Claimed slots that held NaN or infinity."""
+        return self._verdict("not finite")
 
 
 @dataclass(frozen=True, slots=True)

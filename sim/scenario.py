@@ -20,9 +20,11 @@ from sim.engine.options import Options
 from sim.engine.presets import table
 from sim.engine.support import lacks
 from sim.errors import InputError
-from sim.scenario_models import SCHEMA, STATES, File, Oracle, VariantExpectation, Whole
+from sim.scenario_models import SCHEMA, File, Oracle, VariantExpectation, Whole
 from sim.scenario_yaml import Node, Problem, failure, locate, merge, plain, read
 from sim.schema import Complaint
+from sim.truth import Truth
+from sim.truth import wrong as wrong_truth
 from sim.workload.generate import Workload
 
 M = TypeVar("M", bound=BaseModel)
@@ -41,8 +43,8 @@ class Run:
     budgets: tuple[int, ...]
     """The token budget of step 0, 1, ...; later steps have the configured one."""
     seed: int
-    state: str
-    """The oracle's state family."""
+    truth: Truth
+    """What the oracle computes with."""
     expect: Mapping[str, Any] | None
     """What the *variant* must come to, cases included: the same for all its runs (:mod:`sim.expect`)."""
     workload: Workload
@@ -111,12 +113,13 @@ def load(path: str | Path) -> Scenario:
 
 
 def runs(
-    scenario: Scenario, *, only: Sequence[str] = (), rules: Mapping[str, str] = {}, state: str | None = None
+    scenario: Scenario, *, only: Sequence[str] = (), rules: Mapping[str, str] = {}, truth: Mapping[str, str] = {}
 ) -> list[Run]:
     """A run for each variant and case, in the order of the file.
 
-    ``only`` names the variants wanted (all if empty); ``rules`` and ``state`` override those of the file. Raises
-    InputError for a name that does not exist, or a rule that takes away what an option needs.
+    ``only`` names the variants wanted (all if empty); ``rules`` and ``truth`` (fields of :class:`Truth`) override
+    those of the file. Raises InputError for a name that does not exist, or a rule that takes away what an option
+    needs.
     """
     variants = list(dict.fromkeys(run.variant for run in scenario.expanded))
     for name in only:
@@ -126,23 +129,31 @@ def runs(
         wrong = scenario_checks.rule(name, value)
         if wrong:
             raise InputError(f"--rule {name}={value}: {wrong}")
-    if state is not None:
-        check_state(state)
-    return [_overridden(run, rules, state) for run in scenario.expanded if not only or run.variant in only]
+    check_truth(Truth(**truth))
+    return [_overridden(run, rules, truth) for run in scenario.expanded if not only or run.variant in only]
 
 
-def check_state(state: str) -> None:
-    """Raises InputError unless this is a state family."""
-    if state not in STATES:
-        raise InputError(f"--state: {scenario_errors.choice(state, STATES)}")
+FLAGS = {"state": "--state", "dtype": "--state-dtype"}
+"""Of the command line; the others are named like their key."""
 
 
-def _overridden(run: Run, rules: Mapping[str, str], state: str | None) -> Run:
+def check_truth(truth: Truth, recurrent: bool = True, where: str = "") -> None:
+    """Raises InputError unless the oracle can compute with this."""
+    found = wrong_truth(truth, recurrent)
+    if found is not None:
+        key, text = found
+        raise InputError(f"{FLAGS.get(key, f'--{key}')}: {where}{text}")
+
+
+def _overridden(run: Run, rules: Mapping[str, str], changes: Mapping[str, str]) -> Run:
     options = replace(run.options, rules={**run.options.rules, **rules}) if rules else run.options
     if rules:
         for key, text in lacks(options, table(options.preset, options.rules)):
             raise InputError(f"--rule: variant {run.variant}: {'.'.join(map(str, key))}: {text}")
-    return replace(run, options=options, state=run.state if state is None else state)
+    truth: Truth = replace(run.truth, **changes)
+    if changes:
+        check_truth(truth, bool(options.recurrent), f"variant {run.variant}: ")
+    return replace(run, options=options, truth=truth)
 
 
 def warnings(run: Run) -> list[str]:
@@ -326,7 +337,7 @@ def _run(file: Path, node: Node, shape: File | None, whole: Whole, variant: str,
         options=whole.engine.options(),
         budgets=tuple(whole.workload.budgets),
         seed=shape.seed if shape else 0,
-        state=oracle.state,
+        truth=oracle.truth(),
         expect=None,
         workload=whole.workload,
         base=file.parent,

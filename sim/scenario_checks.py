@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from math import gcd, lcm
 from typing import Any
 
+from sim import truth
 from sim.scenario_errors import choice
 from sim.scenario_models import Engine, Whole
 from sim.schema import Complaint
@@ -16,6 +17,9 @@ def whole(model: Whole) -> Iterator[Complaint]:
     """What is wrong with a variant and case as a whole."""
     yield from _below(("engine",), engine(model.engine))
     yield from _below(("workload",), _workload(model))
+    found = truth.wrong(model.oracle.truth(), any(group.kind == "recurrent" for group in model.engine.groups))
+    if found is not None:
+        yield ("oracle", found[0]), found[1]
 
 
 def _below(prefix: tuple[str, ...], complaints: Iterator[Complaint]) -> Iterator[Complaint]:

@@ -22,11 +22,12 @@ from sim.schema import (
     Name,
     Strict,
 )
+from sim.truth import BACKENDS, DEVICES, DTYPES, KERNELS, ROUNDINGS, Truth
 from sim.workload.generate import Workload
 
 SCHEMA = "stateat/1"
-STATES = ("digest",)
 _DEFAULT = Options(groups=())
+_TRUTH = Truth()
 
 BlockSize = Annotated[int, Field(ge=1, le=MAX_BLOCK_SIZE)]
 
@@ -176,8 +177,23 @@ class Engine(Strict):
 class Oracle(Strict):
     """What the truth is computed with."""
 
-    state: Literal[STATES] = "digest"  # type: ignore[valid-type]
-    """The state family: `digest` is a 128-bit fingerprint of the tokens absorbed."""
+    state: str = _TRUTH.state
+    """The state family: `digest`, a 128-bit fingerprint of the tokens absorbed; `ring`, `gated-delta`, `kda`, `ssd`,
+    `selective-scan` or `short-conv`, arrays beside it, of a model's widths (`gated-delta:qwen3-next`)."""
+    dtype: Literal[DTYPES] = _TRUTH.dtype  # type: ignore[valid-type]
+    """In which a state is stored between chunks."""
+    kernel: Literal[KERNELS] = _TRUTH.kernel  # type: ignore[valid-type]
+    """`sequential`: float32 bits do not depend on how a prompt is cut; `chunked`, as prefill kernels: they do."""
+    rounding: Literal[ROUNDINGS] = _TRUTH.rounding  # type: ignore[valid-type]
+    """Of a narrower dtype: to `nearest`, or `stochastic`, from the scenario's seed."""
+    backend: Literal[BACKENDS] = _TRUTH.backend  # type: ignore[valid-type]
+    """What computes: `auto` is Triton where there is a GPU, else torch, else NumPy."""
+    device: Literal[DEVICES] = _TRUTH.device  # type: ignore[valid-type]
+    """Where: `auto` is the GPU where there is one."""
+
+    def truth(self) -> Truth:
+        """As the oracle takes them."""
+        return Truth(self.state, self.dtype, self.kernel, self.rounding, self.backend, self.device)
 
 
 class Bounds(Strict):
@@ -226,7 +242,7 @@ class FindingModel(Strict):
 
     invariant: Annotated[str, Field(pattern=r"^I[0-9]+$")] | None = None
     """`I1` and so on (docs/invariants.md)."""
-    severity: Literal["poison", "shape", "loss", "liveness", "honesty"] | None = None
+    severity: Literal["poison", "shape", "loss", "liveness", "honesty", "numerics"] | None = None
     """How bad it is."""
     step: Annotated[int, Field(ge=0)] | None = None
     """The step at whose end it was found."""
@@ -240,7 +256,10 @@ class FindingModel(Strict):
     """The offset that the hash claims, tokens."""
     held: int | None = None
     """The offset that the slot holds, tokens; null where it holds none."""
-    verdict: Literal["wrong offset", "zero", "never written", "foreign", "tainted", "unknown", ""] | None = None
+    verdict: (
+        Literal["wrong offset", "zero", "never written", "foreign", "tainted", "unknown", "torn", "not finite", ""]
+        | None
+    ) = None
     """What the slot holds, in a word."""
     root: bool | None = None
     """Whether it is a root cause rather than downstream of another finding."""
@@ -308,6 +327,12 @@ class Expectation(Strict):
     """Claims of recurrent groups."""
     finished: Number | None = None
     """Requests that ended by themselves."""
+    exact: Number | None = None
+    """Claimed slots that hold the true state bit for bit (families other than `digest`)."""
+    noise: Number | None = None
+    """Claimed slots that hold the right state with other bits: rounding, or the shape of chunks."""
+    not_finite: Number | None = None
+    """Claimed slots that hold NaN or infinity."""
     livelock: bool | None = None
     """Whether the run stopped because nothing moved."""
     digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None

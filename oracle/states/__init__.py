@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from oracle.states.digest import Digest
+from oracle.states.gated_delta import GatedDelta
+from oracle.states.kda import Kda
+from oracle.states.numeric import Arithmetic, Numeric
+from oracle.states.ring import Ring
+from oracle.states.selective_scan import SelectiveScan
+from oracle.states.short_conv import ShortConv
+from oracle.states.ssd import Ssd
 from sim.tokens import Tokens
 
 
@@ -30,4 +38,22 @@ class Family(Protocol):
         """The offset n > 0 at which this is the stream's state@n, or None."""
 
 
-FAMILIES: dict[str, Callable[[], Family]] = {"digest": Digest}
+NUMERIC: dict[str, type[Numeric]] = {
+    family.name: family for family in (Ring, GatedDelta, Kda, Ssd, SelectiveScan, ShortConv)
+}
+"""The families whose states are arrays."""
+FLOAT32 = Arithmetic()
+
+
+def family(state: str, how: Arithmetic = FLOAT32) -> Family:
+    """The family that ``FAMILY`` or ``FAMILY:PRESET`` names.
+
+    ValueError for names that do not exist, and for a backend or device that is not here.
+    """
+    name, _, preset = state.partition(":")
+    if name == Digest.name:
+        return Digest()
+    return NUMERIC[name](replace(how, preset=preset or how.preset))
+
+
+__all__ = ["NUMERIC", "Arithmetic", "Digest", "Family", "Numeric", "family"]

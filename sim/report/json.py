@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from math import isfinite
 from typing import Any
 
 from sim.events import Finding, Write
-from sim.result import Outcome, Result
+from sim.result import Outcome, Result, States
 
 COUNTS = (
     "wrong_restores", "wrong_reads", "tainted_requests", "null_boundaries", "materialized_boundaries", "deferred",
@@ -48,6 +49,8 @@ def _outcome(outcome: Outcome, is_case: bool = False) -> dict[str, Any]:
     if not is_case:
         tree["cases"] = {name: _outcome(case, is_case=True) for name, case in outcome.cases.items()}
     tree["violated"] = outcome.violated
+    if outcome.states is not None:
+        tree["states"] = _states(outcome.states)
     return tree
 
 
@@ -65,11 +68,30 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "claimed": finding.claimed,
         "held": finding.held,
         "verdict": finding.verdict,
+        "distance": None if finding.claimed is None or finding.held is None else finding.claimed - finding.held,
+        "rel_error": _number(finding.rel_error),
         "root": finding.root,
         "readers": list(finding.readers),
         "message": finding.message,
         "write": _write(finding.write),
     }
+
+
+def _states(states: States) -> dict[str, Any]:
+    """What the arithmetic of a state family said."""
+    return {
+        **asdict(states.truth),
+        "state_bytes": states.state_bytes,
+        "checked": states.checked,
+        "verdicts": dict(states.verdicts),
+        "worst_noise": [{**noise, "rel_error": _number(noise["rel_error"])} for noise in states.worst],
+        "nearest_wrong": _number(states.nearest_wrong),
+    }
+
+
+def _number(value: float | None) -> float | None:
+    """Null where there is no number (JSON has no infinity)."""
+    return value if value is not None and isfinite(value) else None
 
 
 def _write(write: Write | None) -> dict[str, Any] | None:
@@ -81,4 +103,4 @@ def _write(write: Write | None) -> dict[str, Any] | None:
 def _percentiles(values: Mapping[str, float]) -> dict[str, float | None]:
     """Always the same keys; null where there is no number (JSON has no NaN)."""
     found = {name: values.get(name) for name in PERCENTILES}
-    return {name: value if value is not None and isfinite(value) else None for name, value in found.items()}
+    return {name: _number(value) for name, value in found.items()}

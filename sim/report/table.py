@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sim.engine.options import Options
-from sim.events import Finding
+from sim.events import GRAVE, Finding
 from sim.report.text import (
     SHOWN_FINDINGS,
     case_name,
@@ -26,7 +26,7 @@ from sim.report.text import (
     roots_first,
     summary,
 )
-from sim.result import Failure, Outcome, Result
+from sim.result import Failure, Outcome, Result, States
 
 if TYPE_CHECKING:
     from sim.engine.rules import Rules
@@ -181,6 +181,16 @@ def _rows(result: Result, verbose: bool) -> list[Row]:
         *((f"TTFT {name} ({unit})", _ttft(name, result.clock)) for name in ("p50", "p95", "p99")),
         ("livelock", lambda o: "yes" if o.livelock else "no"),
     ]
+    if any(outcome.states for outcome in result.variants.values()):
+        rows += [
+            ("states", lambda o: states_text(o.states)),
+            ("computed by", lambda o: "-" if o.states is None else f"{o.states.truth.backend}, {o.states.truth.device}"),
+            ("claimed slots exact", lambda o: _measured(o.states, "exact")),
+            ("claimed slots with noise", _noise),
+            ("claimed slots wrong", _wrong),
+        ]
+        if any(outcome.not_finite for outcome in result.variants.values()):
+            rows.append(("claimed slots not finite", lambda o: _measured(o.states, "not finite")))
     names = list(dict.fromkeys(name for outcome in result.variants.values() for name in outcome.cases))
     if names:
         rows.append(("cases violated", lambda o: f"{o.violated} of {len(o.cases)}" if o.cases else "-"))
@@ -209,6 +219,36 @@ def _rule(name: str) -> Callable[[Outcome], str]:
 def poisoned_text(outcome: Outcome) -> str:
     """``3 (1 root)``: never without its roots."""
     return f"{outcome.poisoned:,} ({plural(outcome.poisoned_roots, 'root')})" if outcome.poisoned else "0"
+
+
+def states_text(states: States | None) -> str:
+    """``gated-delta float16``, and what of its arithmetic is not the default."""
+    if states is None:
+        return "digest"
+    truth = states.truth
+    parts = [truth.state, truth.dtype if truth.family != "ring" else "uint64"]
+    parts += [truth.kernel] * (truth.kernel != "sequential") + [truth.rounding] * (truth.rounding != "nearest")
+    return " ".join(parts)
+
+
+def _measured(states: States | None, verdict: str) -> str:
+    return "-" if states is None else f"{states.verdicts.get(verdict, 0):,}"
+
+
+def _noise(outcome: Outcome) -> str:
+    states = outcome.states
+    worst = f" (up to {states.worst[0]['rel_error']:.1e})" if states is not None and states.worst else ""
+    return _measured(states, "noise") + worst
+
+
+def _wrong(outcome: Outcome) -> str:
+    """How many, and how far off the nearest of them is."""
+    states = outcome.states
+    if states is None:
+        return "-"
+    wrong = sum(count for verdict, count in states.verdicts.items() if verdict not in ("exact", "noise", "not finite"))
+    near = "" if states.nearest_wrong is None else f" (from {states.nearest_wrong:.1e})"
+    return f"{wrong:,}{near}"
 
 
 def _poisoned_in(case: str) -> Callable[[Outcome], str]:
@@ -306,7 +346,7 @@ def ready_expectation(outcome: Outcome) -> str:
 
 
 def _is_poisoned(outcome: Outcome) -> bool:
-    return any(finding.severity == "poison" for _, finding in findings_of(outcome))
+    return any(finding.severity in GRAVE for _, finding in findings_of(outcome))
 
 
 def _print_verdict(result: Result, console: Console) -> None:

@@ -59,6 +59,8 @@ def evidence_lines(finding: Finding) -> Iterator[str]:
     """What led to a finding and what came of it, a line each."""
     if finding.write is not None:
         yield one_line(f"written   {write_text(finding.write)}")
+    if finding.rel_error is not None:
+        yield f"differs   by {finding.rel_error:.2e} of the true state"
     if finding.claimed_by:
         yield one_line(f"claimed   by {finding.claimed_by}")
     if finding.root is not None:

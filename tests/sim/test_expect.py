@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from sim.events import Finding
 from sim.expect import compare, finding_facts, findings_match, number_matches
-from sim.result import Failure, Outcome
+from sim.result import Failure, Outcome, States
+from sim.truth import Truth
 
 
 def finding(id: int = 0, **changes: Any) -> Finding:
@@ -18,6 +19,9 @@ def finding(id: int = 0, **changes: Any) -> Finding:
         claimed=1600, held=364, verdict="wrong offset", root=None, readers=(), message="",
     )  # fmt: skip
     return replace(made, **changes)
+
+
+STATES = States(Truth("ring"), 4096, {"exact": 3})
 
 
 def outcome(**counts: Any) -> Outcome:
@@ -119,4 +123,9 @@ def test_every_key_of_the_file_is_a_field_of_an_outcome() -> None:
         if key == "findings":
             wrong = [{"request": "a"}]
         if key != "vacuous":
-            assert [f.key.split(".")[0] for f in compare({key: wrong}, outcome())] == [key]
+            assert [f.key.split(".")[0] for f in compare({key: wrong}, outcome(states=STATES))] == [key]
+
+
+@pytest.mark.parametrize("key", ["exact", "noise", "not_finite"])
+def test_a_family_without_numbers_is_not_asked_for_them(key: str) -> None:
+    assert compare({key: 7}, outcome()) == []

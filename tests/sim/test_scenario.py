@@ -102,7 +102,7 @@ def test_the_design_s_example(written: Any) -> None:
 def test_what_is_not_said_is_the_engine_s_default(written: Any) -> None:
     [run] = runs(load(written(HEAD)))
     assert run.options == Options(groups=run.options.groups)
-    assert (run.state, run.seed, run.budgets, run.case, run.expect) == ("digest", 0, (), "", None)
+    assert (run.truth.state, run.seed, run.budgets, run.case, run.expect) == ("digest", 0, (), "", None)
 
 
 def test_without_variants_the_one_variant_is_named_after_its_preset(written: Any) -> None:
@@ -221,9 +221,9 @@ def test_variants_are_crossed_with_cases_and_the_later_wins(written: Any) -> Non
 
 
 def test_the_command_line_wins_over_all(written: Any) -> None:
-    made = runs(load(written(LAYERED)), rules={"grid": "min-over-groups"}, state="digest")
+    made = runs(load(written(LAYERED)), rules={"grid": "min-over-groups"}, truth={"state": "ring"})
     assert {run.options.rules["grid"] for run in made} == {"min-over-groups"}
-    assert {run.state for run in made} == {"digest"}
+    assert {run.truth.state for run in made} == {"ring"}
 
 
 def test_only_some_variants(written: Any) -> None:
@@ -240,7 +240,7 @@ def test_wrong_names_on_the_command_line(written: Any) -> None:
     with pytest.raises(InputError, match=r"--rule grd=x: .*grid"):
         runs(scenario, rules={"grd": "x"})
     with pytest.raises(InputError, match=r"--state: found 'digset', allowed digest"):
-        runs(scenario, state="digset")
+        runs(scenario, truth={"state": "digset"})
 
 
 def test_a_rule_of_the_command_line_does_not_take_away_what_an_option_needs(written: Any) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracle.states import FAMILIES
+from oracle.states import family
 from oracle.states.digest import Digest
 from sim.tokens import PLACEHOLDER, Tokens
 
@@ -17,7 +17,7 @@ IDS = st.lists(st.integers(0, 49_999), min_size=1, max_size=40)
 
 
 def test_it_is_the_family_of_that_name() -> None:
-    assert isinstance(FAMILIES["digest"](), Digest)
+    assert isinstance(family("digest"), Digest)
     assert FAMILY.name == "digest"
 
 

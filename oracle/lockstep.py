@@ -1,0 +1,107 @@
+"""I13: the components of a slot hold the same offset.
+
+Beside its matrix a recurrent layer keeps the last inputs of a short convolution. A speculative row leaves the matrix
+after each of its tokens in a column of its own, but one window of inputs, drafts included, in the running column;
+whoever reads or copies a later column takes that window and shifts it by the distance (vLLM; DESIGN 6). A wrong shift
+leaves a slot whose matrix is right and whose window is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sim.tokens import Tokens
+
+Window = tuple[int, ...]
+"""Ids of the tokens whose inputs are kept, the last one last; shorter near the start of a sequence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What a slot keeps of a convolution."""
+
+    window: Window
+    ahead: int
+    """Of its last entries those that lie behind the state of this slot (drafts)."""
+
+    def shifted(self, shift: int) -> Window:
+        """The window of the state ``shift`` tokens later; empty where it does not reach that far."""
+        cut = self.ahead - shift
+        return self.window[: len(self.window) - cut] if 0 <= cut <= len(self.window) else ()
+
+
+class Lockstep:
+    """The windows of all slots, for convolutions with ``taps`` taps."""
+
+    def __init__(self, taps: int) -> None:
+        self.kept = taps - 1
+        self._inputs: dict[int, Inputs] = {}
+
+    def window(self, tokens: Tokens, offset: int) -> Window:
+        """The true window after ``offset`` tokens."""
+        return tuple(tokens.ids[max(offset - self.kept, 0) : offset].tolist())
+
+    def held(self, slot: int) -> Window | None:
+        """The window that goes with the state of this slot; None where there is none."""
+        inputs = self._inputs.get(slot)
+        return None if inputs is None else inputs.shifted(0)[-self.kept :]
+
+    def load(self, slot: int, tokens: Tokens, offset: int) -> None:
+        """A state that came from elsewhere brings its window."""
+        self._inputs[slot] = Inputs(self.window(tokens, offset), 0)
+
+    def copy(self, source: int, target: int, shift: int) -> None:
+        """Copy the window of ``source``, shifted."""
+        inputs = self._inputs.get(source)
+        if inputs is None:
+            self._inputs.pop(target, None)
+        else:
+            self._inputs[target] = Inputs(inputs.window, inputs.ahead - shift)
+
+    def erase(self, slots: Iterable[int]) -> None:
+        """Attention wrote over these."""
+        for slot in slots:
+            self._inputs.pop(slot, None)
+
+    def advance(
+        self,
+        tokens: Tokens,
+        start: int,
+        end: int,
+        drafts: Sequence[int],
+        read: int,
+        shift: int,
+        writes: Sequence[tuple[int, int]],
+        speculative: bool,
+    ) -> None:
+        """A row: tokens [start, end), the last of them ``drafts``, after the window of slot ``read`` (-1: none)
+        shifted by ``shift``."""
+        before: Window = ()
+        if read >= 0:
+            inputs = self._inputs.get(read)
+            if inputs is None:
+                for _, slot in writes:
+                    self._inputs.pop(slot, None)
+                return
+            before = inputs.shifted(shift)[-self.kept :]
+        known = end - len(drafts)
+        first = max(start, known - self.kept)
+        lead = before if first == start else ()
+        window = (*lead, *tokens.ids[first:known].tolist(), *drafts)
+        keep = self.kept + len(drafts)
+        if speculative:
+            (_, running), *later = writes
+            self._inputs[running] = Inputs(window[-keep:], len(drafts))
+            for _, slot in later:
+                self._inputs.pop(slot, None)
+            return
+        for offset, slot in writes:
+            self._inputs[slot] = (
+                Inputs(window[-keep:], 0) if offset == end else Inputs(self._at(before, tokens, start, offset), 0)
+            )
+
+    def _at(self, before: Window, tokens: Tokens, start: int, offset: int) -> Window:
+        """The window at a state that a row leaves on its way."""
+        window = (*before, *tokens.ids[start:offset].tolist()) if offset - start < self.kept else ()
+        return window[-self.kept :] if window else self.window(tokens, offset)

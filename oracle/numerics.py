@@ -1,0 +1,270 @@
+"""The numbers behind the verdicts: what each claimed slot holds, in the arithmetic of a state family.
+
+Fingerprints have decided when a check comes here, and nothing that is computed here changes a decision. So checks wait
+until there are many, and the states of all of them are computed in as few launches as their chains allow.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kernels.work import State, Work, zero
+from oracle.states.held import Held, Node
+from oracle.states.numeric import Numeric
+
+PENDING = 512
+"""Checks that wait, at most."""
+KNOWN_BYTES = 1 << 28
+"""Of true states that are kept, so that a longer prefix can continue from them."""
+WORST = 3
+"""Noisy slots that a report names."""
+
+
+class TooLarge(Exception):
+    """A launch that does not fit in memory; the message says how many bytes."""
+
+
+@dataclass(slots=True)
+class Check:
+    """A claimed slot, as it was at the end of a step."""
+
+    held: Held
+    truth: Held
+    request: str
+    group: str
+    column: int
+    slot: int
+    claimed: int
+    step: int
+    time_us: int
+    finding: int | None
+    """The I1 finding about it; None where the fingerprints agree."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """A slot that holds the right state, with other bits than the truth."""
+
+    request: str
+    group: str
+    slot: int
+    claimed: int
+    step: int
+    error: float
+
+
+@dataclass(slots=True)
+class Measured:
+    """What the checks came to."""
+
+    exact: int = 0
+    noise: int = 0
+    worst: list[Noise] = field(default_factory=list)
+    """The :data:`WORST` noisiest, the worst first."""
+    errors: dict[int, float] = field(default_factory=dict)
+    """Relative error of the content that each finding is about."""
+    not_finite: int = 0
+    infinite: list[Check] = field(default_factory=list)
+    """Those of the latest flushes."""
+    nearest_wrong: float | None = None
+    """The least relative error of a wrong state."""
+
+    def add_noise(self, noise: Noise) -> None:
+        self.noise += 1
+        self.worst.append(noise)
+        self.worst.sort(key=lambda n: (-n.error, n.step, n.slot))
+        del self.worst[WORST:]
+
+
+class Numerics:
+    """Computes what is held and what is true, in batches, and compares."""
+
+    def __init__(self, family: Numeric) -> None:
+        self.family = family
+        free = available_bytes()
+        # One that is held, the truth, and what the kernel works on.
+        if free is not None and 3 * family.state_bytes > free:
+            raise TooLarge(f"one state is {family.state_bytes:,} bytes, three are needed, and {free:,} are free")
+        self.measured = Measured()
+        self._pending: list[Check] = []
+        self._known: OrderedDict[Held, State] = OrderedDict()
+        self._offsets: set[int] = set()
+
+    def note(self, check: Check) -> None:
+        """A claimed slot to be compared, some time."""
+        self._pending.append(check)
+        if len(self._pending) >= PENDING:
+            self.flush()
+
+    def flush(self) -> None:
+        """Compare all that waits."""
+        pending, self._pending = self._pending, []
+        if not pending:
+            return
+        truths = self._truths([check.truth for check in pending])
+        self._compute([node for check in pending if (node := check.held.node) is not None])
+        for check in pending:
+            node = check.held.node
+            held = self._zero() if node is None else node.value
+            assert held is not None
+            self._compare(check, held, truths[check.truth])
+
+    def _compare(self, check: Check, held: State, truth: State) -> None:
+        done = self.measured
+        if not all(np.isfinite(array).all() for array in held.values()):
+            done.not_finite += 1
+            done.infinite.append(check)
+            return
+        error = relative_error(held, truth)
+        if check.finding is not None:
+            done.errors.setdefault(check.finding, error)
+            done.nearest_wrong = error if done.nearest_wrong is None else min(done.nearest_wrong, error)
+        elif all(np.array_equal(held[name], truth[name]) for name in truth):
+            done.exact += 1
+        else:
+            done.add_noise(Noise(check.request, check.group, check.slot, check.claimed, check.step, error))
+
+    # The truth: a prefix in one go, rounded once.
+
+    def _truths(self, wanted: Iterable[Held]) -> dict[Held, State]:
+        found: dict[Held, State] = {}
+        streams: dict[int, dict[int, Held]] = {}
+        for truth in dict.fromkeys(wanted):
+            if truth.node is None:
+                found[truth] = self._zero()
+            elif truth in self._known:
+                self._known.move_to_end(truth)
+                found[truth] = self._stored(truth, self._known[truth])
+            else:
+                streams.setdefault(id(truth.node.tokens), {})[truth.node.end] = truth
+        asked: list[tuple[list[Held], Work]] = []
+        for stream in streams.values():
+            offsets = sorted(stream)
+            node = stream[offsets[0]].node
+            assert node is not None
+            start, state = self._start(node, offsets[0])
+            ids = node.tokens.ids[start : offsets[-1]]
+            asked.append(([stream[n] for n in offsets], Work(ids, tuple(n - start for n in offsets), state)))
+        for truths, states in zip([truths for truths, _ in asked], self._launch([w for _, w in asked]), strict=True):
+            for truth, state in zip(truths, states, strict=True):
+                found[truth] = self._stored(truth, state)
+                self._keep(truth, state)
+        return found
+
+    def _start(self, node: Node, offset: int) -> tuple[int, State | None]:
+        """The longest prefix below ``offset`` whose true state is still known; only where that changes no bit."""
+        self._offsets.add(offset)
+        if not self._known or self.family.how.kernel != "sequential":
+            return 0, None
+        for n in sorted((n for n in self._offsets if n < offset), reverse=True)[:64]:
+            state = self._known.get(Held(node.tokens.fingerprint(n), None))
+            if state is not None:
+                return n, state
+        return 0, None
+
+    def _keep(self, truth: Held, state: State) -> None:
+        assert truth.node is not None
+        self._offsets.add(truth.node.end)
+        self._known[truth] = state
+        while len(self._known) * self.family.state_bytes > KNOWN_BYTES and len(self._known) > 1:
+            self._known.popitem(last=False)
+
+    def _stored(self, truth: Held, state: State) -> State:
+        assert truth.node is not None
+        return self.family.stored(state, truth.node.mark)
+
+    # What is held: a chain of writes, each from what the one before left.
+
+    def _compute(self, wanted: Sequence[Node]) -> None:
+        chains = _chains(wanted, self.family.merges)
+        waiting: dict[Node, list[Node]] = {}
+        ready: list[Node] = []
+        for node, path in chains.items():
+            base = path[-1].parent
+            if base is None or base.value is not None:
+                ready.append(node)
+            else:
+                waiting.setdefault(base, []).append(node)
+        while ready:
+            works = []
+            for node in ready:
+                path = chains[node]
+                ids = np.concatenate([link.ids() for link in reversed(path)])
+                base = path[-1].parent
+                works.append(Work(ids, (ids.size,), None if base is None else base.value))
+            for node, (state,) in zip(ready, self._launch(works), strict=True):
+                node.value = self.family.stored(state, node.mark)
+                # What led here is not needed again.
+                node.parent = None
+            ready = [after for node in ready for after in waiting.pop(node, ())]
+
+    def _launch(self, works: Sequence[Work]) -> list[list[State]]:
+        states = sum(len(work.offsets) for work in works)
+        needed, free = states * self.family.state_bytes, available_bytes()
+        if free is not None and needed > free:
+            raise TooLarge(
+                f"{states} states of {self.family.state_bytes:,} bytes are {needed:,} bytes, and {free:,} are free"
+            )
+        return self.family.launch(works) if works else []
+
+    def _zero(self) -> State:
+        return zero(self.family.shape)
+
+
+def _chains(wanted: Sequence[Node], merges: bool) -> dict[Node, list[Node]]:
+    """The nodes to compute, each with the links (last first) that lead to it from a node that will be known.
+
+    With ``merges`` a node that nobody asked for, and from which one other continues, is a link of that one's path.
+    """
+    needed: dict[Node, int] = {}
+    for node in wanted:
+        link: Node | None = node
+        while link is not None and link.value is None:
+            first = link not in needed
+            needed[link] = needed.get(link, 0) + 1
+            if not first:
+                break
+            link = link.parent
+    targets = set(wanted)
+    chains: dict[Node, list[Node]] = {}
+    for node, uses in needed.items():
+        if merges and node not in targets and uses == 1:
+            continue
+        path, link = [node], node.parent
+        while merges and link is not None and link.value is None and link not in targets and needed[link] == 1:
+            path.append(link)
+            link = link.parent
+        chains[node] = path
+    return chains
+
+
+def relative_error(held: State, truth: State) -> float:
+    """|held - truth| / |truth| over all components (Frobenius); for integers the share of entries that differ."""
+    if any(array.dtype == np.uint64 for array in truth.values()):
+        different = sum(int((held[name] != truth[name]).sum()) for name in truth)
+        return different / sum(array.size for array in truth.values())
+    distance = sum(float(np.square(held[n].astype(np.float64) - truth[n]).sum()) for n in truth)
+    size = sum(float(np.square(truth[n], dtype=np.float64).sum()) for n in truth)
+    if size == 0.0:
+        return 0.0 if distance == 0.0 else float("inf")
+    return float(np.sqrt(distance / size))
+
+
+def available_bytes() -> int | None:
+    """Memory that is free for use on this machine; None where that cannot be said."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return None

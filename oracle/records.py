@@ -1,0 +1,66 @@
+"""What the auditor remembers of claims and requests, and what it counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from sim.tokens import Tokens
+
+
+@dataclass(slots=True)
+class Claimed:
+    """What a hash says of a slot."""
+
+    group: int
+    request: str
+    column: int
+    offset: int
+    truth: Any
+    step: int
+
+
+@dataclass(slots=True)
+class Seen:
+    """What the auditor remembers of a request."""
+
+    tokens: Tokens
+    num_prompt: int
+    outputs: int = 0
+    next: int = 0
+    """The token that it must process next."""
+    known: int = 0
+    """Tokens of the stream that its last chunk consumed, drafts apart."""
+    hit: int = 0
+    external: int = 0
+    fresh: bool = False
+    """Admitted, and no chunk told since."""
+    unread: frozenset[int] = frozenset()
+    """Groups of which it has read no state since it was admitted."""
+    misled: bool = False
+    """Whether this admission's restore was wrong."""
+    misread: tuple[int, int] = (-1, -1)
+    """Step and start of the last chunk that read a wrong state."""
+    prefilled: bool = False
+
+    @property
+    def prefill_end(self) -> int:
+        return max(self.num_prompt, self.num_prompt + self.outputs - 1)
+
+
+@dataclass(slots=True)
+class Counts:
+    """What the auditor counts; defined in ``docs/scenario-files.md``."""
+
+    poisoned: int = 0
+    poisoned_roots: int = 0
+    wrong_restores: int = 0
+    wrong_reads: int = 0
+    tainted: dict[str, None] = field(default_factory=dict)
+    null_boundaries: int = 0
+    materialized_boundaries: int = 0
+    claims: int = 0
+    verdicts: dict[str, int] = field(default_factory=dict)
+    """Of the claims that I1 found wrong: how many slots held what."""
+    mid_block: int = 0
+    """Chunks that started inside a block and ran past its end."""

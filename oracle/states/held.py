@@ -1,0 +1,56 @@
+"""A state as a recipe: which tokens were absorbed into what, computed only if somebody asks what it is in numbers.
+
+A serving engine writes thousands of states that nobody ever claims; of those the recipe is enough. A recipe is a chain
+of :class:`Node`, one for each write, since a state that is stored narrower than float32 is rounded at each of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernels.work import State
+from sim.tokens import Fingerprint, Tokens
+
+Ids = NDArray[np.int64]
+
+
+class Node:
+    """What one write left: ``ids`` absorbed into ``parent`` (None: into a zero state)."""
+
+    __slots__ = ("drafts", "end", "mark", "parent", "start", "tokens", "value")
+
+    def __init__(
+        self, parent: Node | None, tokens: Tokens, start: int, end: int, drafts: tuple[int, ...], mark: int
+    ) -> None:
+        self.parent = parent
+        self.tokens, self.start, self.end, self.drafts = tokens, start, end, drafts
+        self.mark = mark
+        """Of the tokens absorbed: what a seeded rounding of this write is drawn from."""
+        self.value: State | None = None
+
+    def ids(self) -> Ids:
+        """The token ids that this write absorbed; shape [T]."""
+        ids = self.tokens.ids[self.start : self.end]
+        return np.concatenate([ids, np.array(self.drafts, np.int64)]) if self.drafts else ids
+
+
+class Held:
+    """A state: its fingerprint says which tokens it absorbed, and decides; the node how to compute it.
+
+    Two are equal if their fingerprints are, whatever the numbers: the distance between those is evidence.
+    """
+
+    __slots__ = ("node", "print")
+
+    def __init__(self, print: Fingerprint, node: Node | None) -> None:
+        self.print = print
+        self.node = node
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, Held) and self.print == other.print
+
+    def __hash__(self) -> int:
+        return self.print[0]

@@ -1,0 +1,65 @@
+"""What a scenario and the command line may say of the truth: a state family, and how its numbers are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kernels.shapes import FAMILIES, shape
+from sim.scenario_errors import choice
+
+DTYPES = ("float32", "bfloat16", "float16")
+KERNELS = ("sequential", "chunked")
+ROUNDINGS = ("nearest", "stochastic")
+BACKENDS = ("auto", "triton", "torch", "numpy")
+DEVICES = ("auto", "cpu", "cuda")
+STATES = ("digest", *FAMILIES)
+CHUNKED = ("gated-delta", "kda", "ssd")
+"""Families with a kernel that works in chunks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What the oracle computes with."""
+
+    state: str = "digest"
+    """``FAMILY`` or ``FAMILY:PRESET``."""
+    dtype: str = "float32"
+    kernel: str = "sequential"
+    rounding: str = "nearest"
+    backend: str = "auto"
+    device: str = "auto"
+
+    @property
+    def family(self) -> str:
+        return self.state.partition(":")[0]
+
+
+DIGEST = Truth()
+
+
+def wrong(truth: Truth, recurrent: bool) -> tuple[str, str] | None:
+    """The key that is wrong, and why; ``recurrent``: whether some group is."""
+    family, sign, preset = truth.state.partition(":")
+    if family not in STATES:
+        return "state", choice(family, STATES)
+    if family == "digest":
+        if sign:
+            return "state", f"found {truth.state!r}, allowed digest without a preset: it has no widths"
+        for key, given in (("dtype", truth.dtype), ("kernel", truth.kernel), ("rounding", truth.rounding)):
+            if given != getattr(DIGEST, key):
+                return key, f"found {given} with state digest, which has no numbers; allowed with {', '.join(FAMILIES)}"
+        return None
+    try:
+        shape(family, preset or "small")
+    except ValueError as error:
+        return "state", f"found {truth.state!r}: {error}"
+    if not recurrent:
+        return "state", f"found {family}, but no group is recurrent; allowed digest"
+    if family == "ring" and (truth.dtype, truth.rounding) != ("float32", "nearest"):
+        key, given = ("dtype", truth.dtype) if truth.dtype != "float32" else ("rounding", truth.rounding)
+        return key, f"found {given}, but ring is exact in 64-bit integers; leave it out"
+    if truth.rounding == "stochastic" and truth.dtype == "float32":
+        return "rounding", "found stochastic with dtype float32, where nothing is rounded; allowed bfloat16, float16"
+    if truth.kernel == "chunked" and family not in CHUNKED:
+        return "kernel", f"found chunked, which {family} does not have; allowed with {', '.join(CHUNKED)}"
+    return None
