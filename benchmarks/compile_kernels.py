@@ -25,11 +25,11 @@ from time import perf_counter
 os.environ.pop("TRITON_INTERPRET", None)
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import triton  # noqa: E402
-from triton.backends.compiler import GPUTarget  # noqa: E402
-from triton.compiler import ASTSource  # noqa: E402
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
 
-from kernels import shapes, triton_states  # noqa: E402
+from kernels import shapes, triton_states
 
 TARGETS = {
     "sm_80": GPUTarget("cuda", 80, 32),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sim.engine.checkpoint import Checkpoint
-from sim.engine.rules import Seed
+from sim.engine.rules import Memory, Seed
 from sim.events import Group, Observer
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Worker:
         num_speculative_tokens: int,
         seed: Seed,
         scheduler_block: int,
-        keeps_accepted: bool,
+        memory: Memory,
         observer: Observer,
         checkpoint: Checkpoint | None = None,
     ) -> None:
@@ -53,7 +53,7 @@ class Worker:
         self.all_mode = [(i, g.block_size) for i, g in enumerate(groups) if g.recurrent and not g.aligned]
         self.seed = seed
         self.scheduler_block = scheduler_block
-        self.keeps_accepted = keeps_accepted
+        self.memory = memory
         self.observer = observer
         self.checkpoint = checkpoint
 
@@ -79,14 +79,12 @@ class Worker:
             source = request.running[group]
             if source == -1:
                 source = self.seed(row.start, block, self.scheduler_block)
-            elif not self.keeps_accepted and request.last_step != step - 1:
+            elif not self.memory.keeps_accepted and request.last_step != step - 1:
                 request.accepted[group] = 1
             if source not in (-1, target):
                 pages, bias = request.pages[group], request.accepted[group] - 1
                 if pages[source + bias] != pages[target]:
-                    self.observer.copy(
-                        request.id, group, "pre", pages[source + bias], pages[target], pages[source], bias
-                    )
+                    self._copy(request.id, group, "pre", pages, source, bias, pages[target])
                 request.accepted[group] = 1
             request.running[group] = target
         request.last_step = step
@@ -147,7 +145,12 @@ class Worker:
                     if boundary == known:
                         continue
                 pages, bias = request.pages[group], boundary - known
-                self.observer.copy(request.id, group, "post", pages[column + bias], pages[target], pages[column], bias)
+                self._copy(request.id, group, "post", pages, column, bias, pages[target])
+
+    def _copy(self, request: str, group: int, kind: str, pages: list[int], running: int, bias: int, to: int) -> None:
+        """Copy the state after ``bias`` drafts; the convolution's inputs are those of the running column, shifted."""
+        shift = bias if self.memory.shifts_inputs else 0
+        self.observer.copy(request, group, kind, pages[running + bias], to, pages[running], shift)
 
     def run(self, request: Request, start: int, last: Row, steps: int) -> None:
         """A run of decode steps within one column, told at once: only what the last of them left can be seen."""

@@ -87,6 +87,16 @@ class Padding:
 
 
 @dataclass(frozen=True, slots=True)
+class Memory:
+    """What a worker keeps of a request between its steps, and how it copies that."""
+
+    keeps_accepted: bool = True
+    """Whether a request that is skipped for a step keeps its accepted count (v2)."""
+    shifts_inputs: bool = True
+    """Whether a copy of the state after an accepted draft takes the convolution's inputs up to that draft too."""
+
+
+@dataclass(frozen=True, slots=True)
 class Rules:
     """The rules in force."""
 
@@ -124,8 +134,8 @@ class Rules:
     """How a multi-token predictor drafts; on: a module of its own for each draft is known."""
     kernel: Flag
     """Which cache modes the recurrent kernels have; on: ``all`` beside ``align``."""
-    worker: Flag
-    """Whether a request that is skipped for a step keeps its accepted count; on: it does (v2)."""
+    worker: Memory
+    """What a worker keeps of a request between its steps."""
     admission: Flag
     """What a request that does not fit does to those behind it; on: they wait."""
 
@@ -160,7 +170,7 @@ RULES: dict[str, dict[str, object]] = {
     "draft_slots": {"max-num-seqs": draft_slots_per_seq, "scheduled": draft_slots_per_scheduled},
     "modules": {"one": Flag(False), "one-a-draft": Flag(True)},
     "kernel": {"align-and-all": Flag(True), "align": Flag(False)},
-    "worker": {"v2": Flag(True), "v1": Flag(False)},
+    "worker": {"v2": Memory(), "v1": Memory(keeps_accepted=False), "unshifted": Memory(shifts_inputs=False)},
     "admission": {"wait": Flag(True)},
 }
 

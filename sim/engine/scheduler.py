@@ -68,7 +68,7 @@ class Scheduler:
             self.num_drafts,
             rules.seed,
             options.scheduler_block_size,
-            rules.worker.on,
+            rules.worker,
             observer,
             rules.checkpoint if options.num_prefill_checkpoint_blocks else None,
         )

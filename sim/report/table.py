@@ -184,7 +184,10 @@ def _rows(result: Result, verbose: bool) -> list[Row]:
     if any(outcome.states for outcome in result.variants.values()):
         rows += [
             ("states", lambda o: states_text(o.states)),
-            ("computed by", lambda o: "-" if o.states is None else f"{o.states.truth.backend}, {o.states.truth.device}"),
+            (
+                "computed by",
+                lambda o: "-" if o.states is None else f"{o.states.truth.backend}, {o.states.truth.device}",
+            ),
             ("claimed slots exact", lambda o: _measured(o.states, "exact")),
             ("claimed slots with noise", _noise),
             ("claimed slots wrong", _wrong),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.cache.groups import CopyOnWrite
-from sim.engine.rules import seed_state_block
+from sim.engine.rules import Memory, seed_state_block
 from sim.events import Group, Observer
 from sim.worker import Row, Worker
 
@@ -48,7 +48,7 @@ class Heard(Observer):
 
 def worker(drafts: int = 0, keeps: bool = True, seed: Any = seed_state_block) -> tuple[Worker, Heard]:
     heard = Heard()
-    return Worker(GROUPS, drafts, seed, 64, keeps, heard), heard
+    return Worker(GROUPS, drafts, seed, 64, Memory(keeps), heard), heard
 
 
 def row(request: Asker, start: int, end: int, drafts: list[int] | None = None, emitted: int = 0) -> Row:

@@ -68,7 +68,7 @@ class LiveScheduler:
         self._free: int = self.about["free"]
         self.requests: dict[str, Request] = {}
         self.worker = LiveWorker(
-            options.groups, self.num_drafts, rules.seed, options.scheduler_block_size, rules.worker.on, observer
+            options.groups, self.num_drafts, rules.seed, options.scheduler_block_size, rules.worker, observer
         )
         self.preempted_in_vain = 0
         """Preemptions since some request last got further than it had ever been."""
