@@ -1,8 +1,8 @@
 """Compile every Triton kernel ahead of time, for GPUs that need not be here, and say what each would take of one.
 
-Columns: registers of a thread; stack bytes of a thread (0: nothing is spilled); shared memory of a block in bytes; fused
-multiply-adds in the assembly (PTX, or that of the GPU for hip); seconds to compile. For hip, registers are VGPRs and
-the division and square root of IEEE 754 are made of fused multiply-adds, which is no fusion of ours.
+Columns: registers of a thread; stack bytes of a thread (0: nothing is spilled); shared memory of a block in bytes;
+fused multiply-adds in the assembly (PTX, or that of the GPU for hip); seconds to compile. For hip, registers are VGPRs,
+and the division and square root of IEEE 754 are made of fused multiply-adds, which is no fusion of ours.
 
 Exit code 1 if a kernel of the sequential form has a fused multiply-add in PTX, or if any kernel spills.
 """
@@ -25,11 +25,11 @@ from time import perf_counter
 os.environ.pop("TRITON_INTERPRET", None)
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import triton  # noqa: E402
-from triton.backends.compiler import GPUTarget  # noqa: E402
-from triton.compiler import ASTSource  # noqa: E402
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
 
-from kernels import shapes, triton_states  # noqa: E402
+from kernels import shapes, triton_states
 
 TARGETS = {
     "sm_80": GPUTarget("cuda", 80, 32),
@@ -48,7 +48,7 @@ REAL = {
     "short-conv": "lfm2-1.2b",
 }
 """The width at which a family is compiled."""
-CHUNK = {"gated-delta": 64, "ssd": 128}
+CHUNK = {"gated-delta": 64, "kda": 64, "ssd": 128}
 
 CUOBJDUMP = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
 

@@ -134,7 +134,7 @@ def ssd_chunk_kernel(
             live = at < length
             seed = token_seed(tl.load(token_ptr + first + start + at, mask=live, other=0))
             dt = tl.where(live, time_step(mix(seed ^ gate_key)), 0.0)
-            after = later + tl.sum(tl.where(j[:, None] < j[None, :], dt[None, :], 0.0), 1)
+            after = later + (tl.cumsum(dt, 0, reverse=True) - dt)
             x = unit(mix(seed[None, :] ^ value_key[:, None])) * (dt * tl.exp(after * pole))[None, :]
             b = unit(mix(seed[:, None] ^ input_key[None, :]))
             written = tl.dot(x, b, written, input_precision="ieee")

@@ -27,7 +27,7 @@ from kernels.triton_ring import ring_kernel
 from kernels.triton_ssm import ssd_chunk_kernel, ssm_kernel
 from kernels.work import State, Work, check, dtype
 
-CHUNKED = ("gated-delta", "ssd")
+CHUNKED = ("gated-delta", "kda", "ssd")
 """Families that have a chunked kernel."""
 OPTIONS = {"enable_fp_fusion": False, "num_stages": 1}
 """No fusion, and no loads ahead of time: chunked kernels read back what they wrote."""
@@ -85,6 +85,7 @@ def recurrent_kernel(shape: Shape, form: str = "sequential", chunk: int = 64, re
         constants = {"HEADS": shape.heads, "KEY_HEADS": shape.key_heads, "K": shape.rows, "V": shape.columns}
         if form == "chunked":
             constants |= {"CHUNK": max(16, _power(chunk)), "PART": 16, "TILE": _width(shape.columns, 64, 16)}
+            constants["CHANNEL_DECAY"] = int(shape.family == "kda")
             return Kernel(delta_chunk_kernel, constants, triton.cdiv(shape.columns, constants["TILE"]), 8)
         constants |= {"ROWS": _power(shape.rows), "TILE": _width(shape.columns, 16)}
         constants["BLOCK"] = _block(requests, constants["ROWS"] * constants["TILE"])
@@ -180,8 +181,8 @@ def states_at(
 ) -> list[list[State]]:
     """The states at each work's offsets, as NumPy arrays (float32; ``ring``: uint64).
 
-    ``form="chunked"`` computes ``gated-delta`` and ``ssd`` chunk by chunk from each work's own start, with one shorter
-    chunk before an offset that is no multiple of ``chunk``; other families raise ValueError.
+    ``form="chunked"`` computes the families of :data:`CHUNKED` chunk by chunk from each work's own start, with one
+    shorter chunk before an offset that is no multiple of ``chunk``; the others raise ValueError.
     """
     if not any(work.offsets for work in works):
         return [[] for _ in works]
