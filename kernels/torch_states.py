@@ -86,10 +86,12 @@ class Torch:
         """A tuple of inputs for each token."""
         if self.device == "cpu":
             drawn = tuple(tensor(array) for array in drawn)
-        values = [value.unbind(0) for value in shaped(family, drawn, torch.exp)]
-        if self.step(family) is _delta:
-            values[2:] = [[one.numpy() for one in value] for value in values[2:]]
-        return list(zip(*values, strict=True))
+        values = shaped(family, drawn, torch.exp)
+        for_numpy = 2 if self.step(family) is _delta else len(values)
+        parts = [value.unbind(0) for value in values[:for_numpy]] + [
+            list(value.numpy()) for value in values[for_numpy:]
+        ]
+        return list(zip(*parts, strict=True))
 
     def step(self, family: str) -> Step:
         """See :class:`kernels.sequential.Library`."""
