@@ -39,15 +39,16 @@ TARGETS = {
 }
 """A100, H100 and H200, B200, MI300."""
 
-REAL = {
-    "ring": "small",
-    "gated-delta": "qwen3-next",
-    "kda": "kimi-linear",
-    "ssd": "nemotron-nano-9b-v2",
-    "selective-scan": "jamba-v0.1",
-    "short-conv": "lfm2-1.2b",
-}
-"""The width at which a family is compiled."""
+REAL = (
+    ("ring", "small"),
+    ("gated-delta", "qwen3-next"),
+    ("kda", "kimi-linear"),
+    ("ssd", "nemotron-nano-9b-v2"),
+    ("ssd", "falcon-h1"),
+    ("selective-scan", "jamba-v0.1"),
+    ("short-conv", "lfm2-1.2b"),
+)
+"""The widths at which the families are compiled."""
 CHUNK = {"gated-delta": 64, "kda": 64, "ssd": 128}
 
 CUOBJDUMP = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
@@ -55,7 +56,7 @@ CUOBJDUMP = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
 
 def kernels():
     """(name, kernel, dtype of its states) of every family and form at its real width."""
-    for family, preset in REAL.items():
+    for family, preset in REAL:
         shape = shapes.shape(family, preset)
         dtype = "i64" if family == "ring" else "fp32"
         if not shape.heads:

@@ -29,8 +29,8 @@ def rate(index):
 
 @triton.jit(do_not_specialize=["requests"])
 def delta_kernel(
-    out_ptr,  # float32 [wants, layers, HEADS, K, V]
-    state_ptr,  # float32 [requests, layers, HEADS, K, V]
+    out_ptr,  # float32 [wants, LAYERS, HEADS, K, V]
+    state_ptr,  # float32 [requests, LAYERS, HEADS, K, V]
     token_ptr,  # int32 [tokens of all requests]
     first_ptr,  # int64 [requests]: where a request's tokens begin
     count_ptr,  # int32 [requests]: how many they are
@@ -38,6 +38,7 @@ def delta_kernel(
     block_ptr,  # int32 [blocks + 1]: which stops are a block's
     slot_ptr,  # int32 [stops, BLOCK]: the want that a row fills at a stop, or -1
     requests,
+    LAYERS: tl.constexpr,
     HEADS: tl.constexpr,
     KEY_HEADS: tl.constexpr,
     K: tl.constexpr,
@@ -47,7 +48,7 @@ def delta_kernel(
     ROWS: tl.constexpr,  # K, as a power of two
     TILE: tl.constexpr,  # columns
 ):
-    """S <- e^g S; u = beta (v - S'k); S <- S + k u'. Grid: request blocks, layers * heads, column tiles."""
+    """S <- e^g S; u = beta (v - S'k); S <- S + k u'. Grid: request blocks, LAYERS * HEADS, column tiles."""
     block = tl.program_id(0)
     plane = tl.program_id(1)
     layer = plane // HEADS
@@ -58,10 +59,9 @@ def delta_kernel(
     inside = row < requests
     cell = (k[:, None] * V + v[None, :])[None, :, :]
     real = ((k < K)[:, None] & (v < V)[None, :])[None, :, :]
-    planes = tl.num_programs(1).to(tl.int64)
     first = tl.load(first_ptr + row, mask=inside, other=0)
     count = tl.load(count_ptr + row, mask=inside, other=0)
-    origin = (row.to(tl.int64) * planes + plane) * (K * V)
+    origin = (row.to(tl.int64) * (LAYERS * HEADS) + plane) * (K * V)
     state = tl.load(state_ptr + origin[:, None, None] + cell, mask=inside[:, None, None] & real, other=0.0)
 
     key_key = stream_key(layer, KEY, head // (HEADS // KEY_HEADS) * K + k)
@@ -93,19 +93,20 @@ def delta_kernel(
             state = state + key[:, :, None] * (beta[:, None] * (value - read))[:, None, :]
         done = stop
         slot = tl.load(slot_ptr + stop_index * BLOCK + tl.arange(0, BLOCK))
-        target = (slot.to(tl.int64) * planes + plane) * (K * V)
+        target = (slot.to(tl.int64) * (LAYERS * HEADS) + plane) * (K * V)
         tl.store(out_ptr + target[:, None, None] + cell, state, mask=(slot >= 0)[:, None, None] & real)
 
 
 @triton.jit
 def delta_chunk_kernel(
-    out_ptr,  # float32 [wants, layers, HEADS, K, V]
-    state_ptr,  # float32 [requests, layers, HEADS, K, V]
-    work_ptr,  # float32 [requests, layers, HEADS, K, V]: the state as it moves on
+    out_ptr,  # float32 [wants, LAYERS, HEADS, K, V]
+    state_ptr,  # float32 [requests, LAYERS, HEADS, K, V]
+    work_ptr,  # float32 [requests, LAYERS, HEADS, K, V]: the state as it moves on
     token_ptr,  # int32 [tokens of all requests]
     first_ptr,  # int64 [requests]: where a request's tokens begin
     step_ptr,  # int32 [steps, 4]: first token, tokens, want or -1, whether the state moves on
     request_ptr,  # int32 [requests + 1]: which steps are a request's
+    LAYERS: tl.constexpr,
     HEADS: tl.constexpr,
     KEY_HEADS: tl.constexpr,
     K: tl.constexpr,
@@ -118,7 +119,7 @@ def delta_chunk_kernel(
     """The same rule for a chunk at once, with G_i the sum of g_1..g_i and S the state before the chunk:
     u_i = beta_i (v_i - e^G_i S'k_i - sum over j < i of e^(G_i - G_j) (k_i.k_j) u_j), solved downwards for U;
     S <- e^G S + sum over j of e^(G - G_j) k_j u_j'. With a decay per channel, e^(G_i - G_j) goes into k_i and k_j,
-    from the middle of the chunk's decay, so that neither leaves float32. Grid: requests, layers * heads, column tiles.
+    from the middle of the chunk's decay, so that neither leaves float32. Grid: requests, LAYERS * HEADS, column tiles.
 
     Keys and state pass through registers part by part, drawn and read where they are needed: whole, at head dim 128,
     they are more than a program has."""
@@ -128,8 +129,7 @@ def delta_chunk_kernel(
     head = plane % HEADS
     j = tl.arange(0, CHUNK)
     v = tl.program_id(2) * TILE + tl.arange(0, TILE)
-    planes = tl.num_programs(1).to(tl.int64)
-    origin = (request.to(tl.int64) * planes + plane) * (K * V)
+    origin = (request.to(tl.int64) * (LAYERS * HEADS) + plane) * (K * V)
     first = tl.load(first_ptr + request)
 
     key_entry = head // (HEADS // KEY_HEADS) * K
@@ -202,7 +202,7 @@ def delta_chunk_kernel(
         update = update * scale[:, None]
         if not CHANNEL_DECAY:
             update = update * tl.exp(after)[:, None]
-        target = (slot.to(tl.int64) * planes + plane) * (K * V)
+        target = (slot.to(tl.int64) * (LAYERS * HEADS) + plane) * (K * V)
         # All reads of the state come before its first write.
         tl.debug_barrier()
         for top in range(0, K, PART):
