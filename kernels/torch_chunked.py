@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from kernels import inputs
 from kernels.sequential import Tile, carried, length, tiles, unit_view
 from kernels.shapes import Shape
-from kernels.torch_states import Tensor, Torch, tensor
+from kernels.torch_states import Tensor, Torch, one_thread, tensor
 from kernels.work import State, Work
 
 STATE_BYTES = 1 << 20
@@ -32,9 +32,10 @@ STATE_BYTES = 1 << 20
 
 
 def fill(shape: Shape, works: Sequence[Work], results: Sequence[Sequence[State]], device: str, chunk: int) -> None:
-    """Fill the recurrent components of ``results``, one state for each offset of each work."""
-    for tile in tiles(shape, works, STATE_BYTES):
-        _run_tile(shape, works, results, Torch(device), tile, chunk)
+    """Fill the recurrent components of ``results``, one state for each offset of each work; with one thread."""
+    with one_thread():
+        for tile in tiles(shape, works, STATE_BYTES):
+            _run_tile(shape, works, results, Torch(device), tile, chunk)
 
 
 def _run_tile(

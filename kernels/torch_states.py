@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,24 @@ Tensor = Any
 
 
 def fill(shape: Shape, works: Sequence[Work], results: Sequence[Sequence[State]], device: str = "cpu") -> None:
-    """Fill the recurrent components of ``results``, one state for each offset of each work."""
-    sequential.run(shape, works, results, Torch(device))
+    """Fill the recurrent components of ``results``, one state for each offset of each work; with one thread."""
+    with one_thread():
+        sequential.run(shape, works, results, Torch(device))
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Within, torch computes with one thread on a CPU.
+
+    A tile is made for the cache of one core; on a core that is busy, a second thread makes all wait (five times as
+    long, measured on two cores under load).
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _delta(s: Tensor, values: tuple[Tensor, ...]) -> None:

@@ -1,11 +1,6 @@
-"""Every output that a backend fills starts as poison, so that an entry which is not written cannot pass.
-
-torch has one thread: the tests' states are too small for more, and other tests run beside them.
-"""
+"""Every output that a backend fills starts as poison, so that an entry which is not written cannot pass."""
 
 from __future__ import annotations
-
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -13,11 +8,6 @@ import pytest
 from kernels import backends
 from kernels.shapes import Shape
 from kernels.work import State, zero
-
-if find_spec("torch"):
-    import torch
-
-    torch.set_num_threads(1)
 
 POISON = np.uint64(0xDEADBEEFDEADBEEF)
 

@@ -108,7 +108,7 @@ def test_tiles_hold_every_unit_of_every_request_once(
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("length", AWKWARD)
 def test_states_are_within_1e_6_of_float64(backend: str, family: str, length: int) -> None:
-    """Measured: at most 2.6e-7. ``ring`` and every conv state are equal."""
+    """Measured: at most 2.3e-7. ``ring`` and every conv state are equal."""
     need(backend)
     for found in shapes_of(family):
         ids = tokens(length)
@@ -143,7 +143,7 @@ def test_ring_has_the_same_bits_in_both_libraries_under_any_chunking(
 @pytest.mark.parametrize("family", FLOATS)
 @pytest.mark.parametrize("length", [1, 64, 130, 1000])
 def test_a_state_one_token_off_is_farther_than_1e_2(family: str, length: int) -> None:
-    """At least 4,000 times what rounding in the kernels does; measured: at least 7e-2."""
+    """So at least 5,000 times as far as rounding in a kernel takes it (2e-6); measured: at least 0.24."""
     need("torch")
     for found in shapes_of(family):
         before, here, after = states_at(found, [Work(tokens(length + 1), (length - 1, length, length + 1))])[0]
@@ -184,16 +184,13 @@ def test_no_split_and_no_batch_changes_a_bit_at_a_real_width(family: str) -> Non
     assert distance(whole["recurrent"], absorb(found, ids)["recurrent"]) < 1e-6
 
 
-@pytest.mark.parametrize("family", FLOATS)
-def test_threads_do_not_change_a_bit(family: str) -> None:
+@pytest.mark.parametrize("form", ["sequential", "chunked"])
+def test_the_number_of_threads_is_the_callers_again_afterwards(form: str) -> None:
     torch = pytest.importorskip("torch")
-    found, before = shape(family, "small*2"), torch.get_num_threads()
-    works = [Work(tokens(40, seed=seed), (40,)) for seed in range(40)]
-    results = []
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
     try:
-        for threads in (1, 2):
-            torch.set_num_threads(threads)
-            results.append(states_at(found, works))
+        at(shape("kda"), tokens(3), form=form)
+        assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
-    assert all(same(a[0], b[0]) for a, b in zip(*results, strict=True))

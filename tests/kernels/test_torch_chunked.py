@@ -25,8 +25,8 @@ def shapes_of(family: str) -> list[Shape]:
 
 @pytest.mark.parametrize("family", CHUNKED)
 @pytest.mark.parametrize("chunk", [1, 16, 63, 64, 128, 256])
-def test_states_are_within_2e_6_of_float64(family: str, chunk: int) -> None:
-    """Measured: at most 7e-7."""
+def test_states_are_within_4e_6_of_float64(family: str, chunk: int) -> None:
+    """Measured: at most 1.4e-6 with chunks of 256, 3.7e-7 with 64: the sums of log decays grow with the chunk."""
     for found in shapes_of(family):
         ids = tokens(300)
         offsets = (0, 1, 63, 64, 65, 130, 256, 300)
@@ -36,7 +36,7 @@ def test_states_are_within_2e_6_of_float64(family: str, chunk: int) -> None:
             if offset == 0:
                 assert not state["recurrent"].any()
             else:
-                assert distance(state["recurrent"], truth["recurrent"]) < 2e-6
+                assert distance(state["recurrent"], truth["recurrent"]) < 4e-6
 
 
 @pytest.mark.parametrize("family", CHUNKED)
@@ -116,4 +116,4 @@ def test_the_largest_decay_of_the_largest_chunk_stays_finite() -> None:
     gates = half(bits(np.arange(50_000)[:, None], key(0, GATE, np.arange(found.rows))))
     strongest = np.argsort(-gates[:, 0])[:512]
     state = at(found, strongest, form="chunked", chunk=256)
-    assert distance(state["recurrent"], absorb(found, strongest)["recurrent"]) < 2e-6
+    assert distance(state["recurrent"], absorb(found, strongest)["recurrent"]) < 4e-6
