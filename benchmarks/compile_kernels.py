@@ -1,8 +1,8 @@
 """Compile every Triton kernel ahead of time, for GPUs that need not be here, and say what each would take of one.
 
-Columns: registers of a thread; stack bytes of a thread (0: nothing is spilled); shared memory of a block in bytes; fused
-multiply-adds in the assembly (PTX, or that of the GPU for hip); seconds to compile. For hip, registers are VGPRs and
-the division and square root of IEEE 754 are made of fused multiply-adds, which is no fusion of ours.
+Columns: registers of a thread; stack bytes of a thread (0: nothing is spilled); shared memory of a block in bytes;
+fused multiply-adds in the assembly (PTX, or that of the GPU for hip); seconds to compile. For hip, registers are VGPRs,
+and the division and square root of IEEE 754 are made of fused multiply-adds, which is no fusion of ours.
 
 Exit code 1 if a kernel of the sequential form has a fused multiply-add in PTX, or if any kernel spills.
 """
@@ -39,23 +39,24 @@ TARGETS = {
 }
 """A100, H100 and H200, B200, MI300."""
 
-REAL = {
-    "ring": "small",
-    "gated-delta": "qwen3-next",
-    "kda": "kimi-linear",
-    "ssd": "nemotron-nano-9b-v2",
-    "selective-scan": "jamba-v0.1",
-    "short-conv": "lfm2-1.2b",
-}
-"""The width at which a family is compiled."""
-CHUNK = {"gated-delta": 64, "ssd": 128}
+REAL = (
+    ("ring", "small"),
+    ("gated-delta", "qwen3-next"),
+    ("kda", "kimi-linear"),
+    ("ssd", "nemotron-nano-9b-v2"),
+    ("ssd", "falcon-h1"),
+    ("selective-scan", "jamba-v0.1"),
+    ("short-conv", "lfm2-1.2b"),
+)
+"""The widths at which the families are compiled."""
+CHUNK = {"gated-delta": 64, "kda": 64, "ssd": 128}
 
 CUOBJDUMP = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
 
 
 def kernels():
     """(name, kernel, dtype of its states) of every family and form at its real width."""
-    for family, preset in REAL.items():
+    for family, preset in REAL:
         shape = shapes.shape(family, preset)
         dtype = "i64" if family == "ring" else "fp32"
         if not shape.heads:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from kernels import inputs
 from kernels.sequential import Tile, carried, length, tiles, unit_view
 from kernels.shapes import Shape
-from kernels.torch_states import Tensor, Torch, tensor
+from kernels.torch_states import Tensor, Torch, one_thread, tensor
 from kernels.work import State, Work
 
 STATE_BYTES = 1 << 20
@@ -32,9 +32,10 @@ STATE_BYTES = 1 << 20
 
 
 def fill(shape: Shape, works: Sequence[Work], results: Sequence[Sequence[State]], device: str, chunk: int) -> None:
-    """Fill the recurrent components of ``results``, one state for each offset of each work."""
-    for tile in tiles(shape, works, STATE_BYTES):
-        _run_tile(shape, works, results, Torch(device), tile, chunk)
+    """Fill the recurrent components of ``results``, one state for each offset of each work; with one thread."""
+    with one_thread():
+        for tile in tiles(shape, works, STATE_BYTES):
+            _run_tile(shape, works, results, Torch(device), tile, chunk)
 
 
 def _run_tile(
@@ -89,7 +90,7 @@ def _padded(count: int, chunk: int) -> int:
 def _absorb(
     shape: Shape, library: Torch, tile: Tile, s: Tensor, tokens: NDArray[np.int64], counts: list[int]
 ) -> Tensor:
-    """States [n, U, ...] after ``tokens`` [n, C], of which each row counts only its first ones; ``s`` may change."""
+    """States [n, U, ...] after ``tokens`` [n, C], of which each row counts only its first ones; in place."""
     drawn = inputs.FORMULAS[shape.family](shape, library.source(shape, tokens), tile.first, tile.last)
     if isinstance(drawn[0], np.ndarray):
         drawn = tuple(tensor(array) for array in drawn)
@@ -109,15 +110,22 @@ def _absorb(
 
 
 def gated_delta(s: Tensor, g: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Tensor:
-    """s [M, K, V], g [M, C], k [M, C, K], v [M, C, V], beta [M, C]."""
+    """s [M, K, V], g [M, C], k [M, C, K], v [M, C, V], beta [M, C]; s in place, as in the other forms."""
     g = g.cumsum(1)
     between = (g[:, :, None] - g[:, None, :]).clamp_(max=0).exp_()
     left = torch.bmm(k, k.transpose(1, 2)).mul_(between).mul_(beta[:, :, None])
     right = torch.baddbmm(v, k * g.exp()[:, :, None], s, alpha=-1).mul_(beta[:, :, None])
-    u = torch.linalg.solve_triangular(left, right, upper=False, unitriangular=True)
     last = g[:, -1:]
-    s = s * last[:, :, None].exp()
-    return s.baddbmm_((k * (last - g).exp()[:, :, None]).transpose(1, 2), u)
+    s.mul_(last[:, :, None].exp())
+    return s.baddbmm_((k * (last - g).exp()[:, :, None]).transpose(1, 2), _solve(left, right))
+
+
+def _solve(left: Tensor, right: Tensor) -> Tensor:
+    """U of (I + L) U = R, with L what is below the diagonal of ``left``; transposed, LAPACK's order saves copies."""
+    rows = torch.linalg.solve_triangular(
+        left.transpose(1, 2), right.transpose(1, 2), upper=True, left=False, unitriangular=True
+    )
+    return rows.transpose(1, 2)
 
 
 def kda(s: Tensor, g: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Tensor:
@@ -128,16 +136,15 @@ def kda(s: Tensor, g: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Tensor:
     middle = last * 0.5
     left = torch.bmm(k * (g - middle).exp(), (k * (middle - g).exp()).transpose(1, 2)).mul_(beta[:, :, None])
     right = torch.baddbmm(v, k * g.exp(), s, alpha=-1).mul_(beta[:, :, None])
-    u = torch.linalg.solve_triangular(left, right, upper=False, unitriangular=True)
-    s = s * last.transpose(1, 2).exp()
-    return s.baddbmm_((k * (last - g).exp()).transpose(1, 2), u)
+    s.mul_(last.transpose(1, 2).exp())
+    return s.baddbmm_((k * (last - g).exp()).transpose(1, 2), _solve(left, right))
 
 
 def ssd(s: Tensor, g: Tensor, x: Tensor, b: Tensor) -> Tensor:
     """s [M, P, N], g [M, C], dt x [M, C, P], B [M, C, N]."""
     g = g.cumsum(1)
     last = g[:, -1:]
-    s = s * last[:, :, None].exp()
+    s.mul_(last[:, :, None].exp())
     return s.baddbmm_((x * (last - g).exp()[:, :, None]).transpose(1, 2), b)
 
 

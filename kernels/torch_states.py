@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -22,17 +23,49 @@ Tensor = Any
 
 
 def fill(shape: Shape, works: Sequence[Work], results: Sequence[Sequence[State]], device: str = "cpu") -> None:
-    """Fill the recurrent components of ``results``, one state for each offset of each work."""
-    sequential.run(shape, works, results, Torch(device))
+    """Fill the recurrent components of ``results``, one state for each offset of each work; with one thread."""
+    with one_thread():
+        sequential.run(shape, works, results, Torch(device))
+
+
+def keep_freed_memory() -> None:
+    """Let glibc keep up to 62 MiB that this process frees, instead of returning it after each step.
+
+    It returns memory above a threshold, and the next step pays for each page again; a third to a half of the time of
+    a step was spent so. The threshold follows the largest block freed so far (mallopt(3), M_MMAP_THRESHOLD). This
+    block is never touched, so it costs nothing; other allocators do not care.
+    """
+    torch.empty(31 << 20, dtype=torch.uint8)
+
+
+keep_freed_memory()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Within, torch computes with one thread on a CPU.
+
+    A tile is made for the cache of one core; on a core that is busy, a second thread makes all wait (five times as
+    long, measured on two cores under load).
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _delta(s: Tensor, values: tuple[Tensor, ...]) -> None:
     decay, column, read, write = values
     s.mul_(decay)
-    s.addcmul_(column, torch.baddbmm(write, read, s))
+    # NumPy's BLAS reads a matrix twice as fast as torch's, and one at a time: no batch can change the order of its sums
+    u = np.matmul(read, s.numpy())
+    u += write
+    s.addcmul_(column, torch.from_numpy(u))
 
 
-def _delta_on_gpu(s: Tensor, values: tuple[Tensor, ...]) -> None:
+def _delta_on_device(s: Tensor, values: tuple[Tensor, ...]) -> None:
     # cuBLAS chooses its algorithm by the size of the batch, so the sum is spelled out
     decay, column, read, write = values
     s.mul_(decay)
@@ -62,14 +95,18 @@ STEPS: dict[str, Step] = {"ring": _ring, "gated-delta": _delta, "kda": _delta, "
 
 
 class Torch:
-    """torch on one device as a :class:`kernels.sequential.Library`."""
+    """torch on one device as a :class:`kernels.sequential.Library`.
 
-    def __init__(self, device: str) -> None:
+    ``host``: NumPy, which is faster at both, draws and reads in the same memory; by default if the device is the CPU.
+    """
+
+    def __init__(self, device: str, host: bool | None = None) -> None:
         self.device = device
+        self.host = device == "cpu" if host is None else host
 
     def source(self, shape: Shape, tokens: NDArray[np.int64]) -> Source:
-        """Draws for tokens [A, B]; on a CPU NumPy draws faster."""
-        return NumpySource(shape, tokens) if self.device == "cpu" else TorchSource(shape, tokens, self.device)
+        """Draws for tokens [A, B]."""
+        return NumpySource(shape, tokens) if self.host else TorchSource(shape, tokens, self.device)
 
     def load(self, state: NDArray[Any]) -> Tensor:
         """On the device; integers as int64."""
@@ -81,14 +118,18 @@ class Torch:
 
     def per_token(self, family: str, drawn: tuple[Any, ...]) -> Sequence[tuple[Tensor, ...]]:
         """A tuple of inputs for each token."""
-        if self.device == "cpu":
-            drawn = tuple(tensor(array) for array in drawn)
-        return list(zip(*(value.unbind(0) for value in shaped(family, drawn, torch.exp)), strict=True))
+        if not self.host:
+            return list(zip(*(value.unbind(0) for value in shaped(family, drawn, torch.exp)), strict=True))
+        values = shaped(family, drawn, np.exp)
+        # a delta rule leaves read and write to NumPy
+        ours = 2 if STEPS[family] is _delta else len(values)
+        parts = [tensor(value).unbind(0) for value in values[:ours]] + [list(value) for value in values[ours:]]
+        return list(zip(*parts, strict=True))
 
     def step(self, family: str) -> Step:
         """See :class:`kernels.sequential.Library`."""
-        on_gpu = self.device != "cpu" and STEPS[family] is _delta
-        return _delta_on_gpu if on_gpu else STEPS[family]
+        step = STEPS[family]
+        return _delta_on_device if step is _delta and not self.host else step
 
 
 def tensor(array: NDArray[Any]) -> Tensor:

@@ -15,30 +15,30 @@ from kernels.triton_draws import CONV, mix, stream_key, token_seed, unit
 
 @triton.jit(do_not_specialize=["wants"])
 def conv_kernel(
-    out_ptr,  # float32 [wants, layers, TAPS, CHANNELS]
-    state_ptr,  # float32 [requests, layers, TAPS, CHANNELS]
+    out_ptr,  # float32 [wants, LAYERS, TAPS, CHANNELS]
+    state_ptr,  # float32 [requests, LAYERS, TAPS, CHANNELS]
     token_ptr,  # int32 [tokens of all requests]
     first_ptr,  # int64 [requests]: where a request's tokens begin
     request_ptr,  # int32 [wants]: whose state
     offset_ptr,  # int32 [wants]: after how many of its tokens
     wants,
+    LAYERS: tl.constexpr,
     TAPS: tl.constexpr,  # W - 1
     CHANNELS: tl.constexpr,
     BLOCK: tl.constexpr,  # wants
     TILE: tl.constexpr,  # channels
 ):
-    """Grid: want blocks, layers, channel tiles."""
+    """Grid: want blocks, LAYERS, channel tiles."""
     layer = tl.program_id(1)
     want = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     channel = tl.program_id(2) * TILE + tl.arange(0, TILE)
     inside = want < wants
     real = inside[:, None] & (channel < CHANNELS)[None, :]
-    layers = tl.num_programs(1).to(tl.int64)
     request = tl.load(request_ptr + want, mask=inside, other=0)
     offset = tl.load(offset_ptr + want, mask=inside, other=0)
     first = tl.load(first_ptr + request, mask=inside, other=0)
-    carried = (request.to(tl.int64) * layers + layer) * (TAPS * CHANNELS)
-    target = (want.to(tl.int64) * layers + layer) * (TAPS * CHANNELS)
+    carried = (request.to(tl.int64) * LAYERS + layer) * (TAPS * CHANNELS)
+    target = (want.to(tl.int64) * LAYERS + layer) * (TAPS * CHANNELS)
     key = stream_key(layer, CONV, channel)
     for tap in tl.static_range(TAPS):
         position = offset - TAPS + tap

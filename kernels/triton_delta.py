@@ -1,4 +1,4 @@
-"""Triton kernels of the delta rule: ``gated-delta`` and ``kda`` token by token, ``gated-delta`` in chunks.
+"""Triton kernels of the delta rule: ``gated-delta`` and ``kda`` token by token and in chunks.
 
 Formulas: gated delta rule, Yang et al. 2024 (arXiv:2412.06464); per-channel decay, Kimi Linear (arXiv:2510.26692); the
 chunk form solves the unit lower triangular system of the same paper. A state is [K, V]; a program holds all K rows of a
@@ -29,8 +29,8 @@ def rate(index):
 
 @triton.jit(do_not_specialize=["requests"])
 def delta_kernel(
-    out_ptr,  # float32 [wants, layers, HEADS, K, V]
-    state_ptr,  # float32 [requests, layers, HEADS, K, V]
+    out_ptr,  # float32 [wants, LAYERS, HEADS, K, V]
+    state_ptr,  # float32 [requests, LAYERS, HEADS, K, V]
     token_ptr,  # int32 [tokens of all requests]
     first_ptr,  # int64 [requests]: where a request's tokens begin
     count_ptr,  # int32 [requests]: how many they are
@@ -38,6 +38,7 @@ def delta_kernel(
     block_ptr,  # int32 [blocks + 1]: which stops are a block's
     slot_ptr,  # int32 [stops, BLOCK]: the want that a row fills at a stop, or -1
     requests,
+    LAYERS: tl.constexpr,
     HEADS: tl.constexpr,
     KEY_HEADS: tl.constexpr,
     K: tl.constexpr,
@@ -47,7 +48,7 @@ def delta_kernel(
     ROWS: tl.constexpr,  # K, as a power of two
     TILE: tl.constexpr,  # columns
 ):
-    """S <- e^g S; u = beta (v - S'k); S <- S + k u'. Grid: request blocks, layers * heads, column tiles."""
+    """S <- e^g S; u = beta (v - S'k); S <- S + k u'. Grid: request blocks, LAYERS * HEADS, column tiles."""
     block = tl.program_id(0)
     plane = tl.program_id(1)
     layer = plane // HEADS
@@ -58,10 +59,9 @@ def delta_kernel(
     inside = row < requests
     cell = (k[:, None] * V + v[None, :])[None, :, :]
     real = ((k < K)[:, None] & (v < V)[None, :])[None, :, :]
-    planes = tl.num_programs(1).to(tl.int64)
     first = tl.load(first_ptr + row, mask=inside, other=0)
     count = tl.load(count_ptr + row, mask=inside, other=0)
-    origin = (row.to(tl.int64) * planes + plane) * (K * V)
+    origin = (row.to(tl.int64) * (LAYERS * HEADS) + plane) * (K * V)
     state = tl.load(state_ptr + origin[:, None, None] + cell, mask=inside[:, None, None] & real, other=0.0)
 
     key_key = stream_key(layer, KEY, head // (HEADS // KEY_HEADS) * K + k)
@@ -93,30 +93,33 @@ def delta_kernel(
             state = state + key[:, :, None] * (beta[:, None] * (value - read))[:, None, :]
         done = stop
         slot = tl.load(slot_ptr + stop_index * BLOCK + tl.arange(0, BLOCK))
-        target = (slot.to(tl.int64) * planes + plane) * (K * V)
+        target = (slot.to(tl.int64) * (LAYERS * HEADS) + plane) * (K * V)
         tl.store(out_ptr + target[:, None, None] + cell, state, mask=(slot >= 0)[:, None, None] & real)
 
 
 @triton.jit
 def delta_chunk_kernel(
-    out_ptr,  # float32 [wants, layers, HEADS, K, V]
-    state_ptr,  # float32 [requests, layers, HEADS, K, V]
-    work_ptr,  # float32 [requests, layers, HEADS, K, V]: the state as it moves on
+    out_ptr,  # float32 [wants, LAYERS, HEADS, K, V]
+    state_ptr,  # float32 [requests, LAYERS, HEADS, K, V]
+    work_ptr,  # float32 [requests, LAYERS, HEADS, K, V]: the state as it moves on
     token_ptr,  # int32 [tokens of all requests]
     first_ptr,  # int64 [requests]: where a request's tokens begin
     step_ptr,  # int32 [steps, 4]: first token, tokens, want or -1, whether the state moves on
     request_ptr,  # int32 [requests + 1]: which steps are a request's
+    LAYERS: tl.constexpr,
     HEADS: tl.constexpr,
     KEY_HEADS: tl.constexpr,
     K: tl.constexpr,
     V: tl.constexpr,
+    CHANNEL_DECAY: tl.constexpr,  # kda: one decay per key channel; else one per head
     CHUNK: tl.constexpr,  # tokens of the longest step, as a power of two, at least 16
     PART: tl.constexpr,  # rows of the state in registers at a time, at least 16
     TILE: tl.constexpr,  # columns, at least 16
 ):
     """The same rule for a chunk at once, with G_i the sum of g_1..g_i and S the state before the chunk:
     u_i = beta_i (v_i - e^G_i S'k_i - sum over j < i of e^(G_i - G_j) (k_i.k_j) u_j), solved downwards for U;
-    S <- e^G S + sum over j of e^(G - G_j) k_j u_j'. Grid: requests, layers * heads, column tiles.
+    S <- e^G S + sum over j of e^(G - G_j) k_j u_j'. With a decay per channel, e^(G_i - G_j) goes into k_i and k_j,
+    from the middle of the chunk's decay, so that neither leaves float32. Grid: requests, LAYERS * HEADS, column tiles.
 
     Keys and state pass through registers part by part, drawn and read where they are needed: whole, at head dim 128,
     they are more than a program has."""
@@ -126,15 +129,15 @@ def delta_chunk_kernel(
     head = plane % HEADS
     j = tl.arange(0, CHUNK)
     v = tl.program_id(2) * TILE + tl.arange(0, TILE)
-    planes = tl.num_programs(1).to(tl.int64)
-    origin = (request.to(tl.int64) * planes + plane) * (K * V)
+    origin = (request.to(tl.int64) * (LAYERS * HEADS) + plane) * (K * V)
     first = tl.load(first_ptr + request)
 
     key_entry = head // (HEADS // KEY_HEADS) * K
     value_key = stream_key(layer, VALUE, head * V + v)
     beta_key = stream_key(layer, BETA, head)
-    gate_key = stream_key(layer, GATE, head)
-    speed = rate(head)
+    lower = j[:, None] > j[None, :]
+    if not CHANNEL_DECAY:
+        gate_key = stream_key(layer, GATE, head)
 
     for top in range(0, K, PART):
         k = top + tl.arange(0, PART)
@@ -151,10 +154,11 @@ def delta_chunk_kernel(
         seed = token_seed(tl.load(token_ptr + first + start + j, mask=live, other=0))
         # A row past the end has beta and log decay 0: it changes nothing.
         beta = tl.where(live, half(mix(seed ^ beta_key)), 0.0)
-        gate = tl.where(live, -speed * half(mix(seed ^ gate_key)), 0.0)
-        until = tl.sum(tl.where(j[:, None] >= j[None, :], gate[None, :], 0.0), 1)
-        after = tl.sum(tl.where(j[:, None] < j[None, :], gate[None, :], 0.0), 1)
-        whole = tl.sum(gate, 0)
+        if not CHANNEL_DECAY:
+            gate = tl.where(live, -rate(head) * half(mix(seed ^ gate_key)), 0.0)
+            until = tl.cumsum(gate, 0)
+            after = tl.cumsum(gate, 0, reverse=True) - gate
+            whole = tl.sum(gate, 0)
 
         # The threads of a program wrote the state for one another.
         tl.debug_barrier()
@@ -168,31 +172,52 @@ def delta_chunk_kernel(
             real = (k < K)[:, None] & (v < V)[None, :]
             state = tl.load(work_ptr + origin + k[:, None] * V + v[None, :], mask=real, other=0.0)
             squares += tl.sum(key * key, 1)
-            likeness = tl.dot(key, tl.trans(key), likeness, input_precision="ieee")
+            if CHANNEL_DECAY:
+                drawn = half(mix(seed[:, None] ^ stream_key(layer, GATE, head * K + k)[None, :]))
+                gates = tl.where(live[:, None], -rate(k)[None, :] * drawn, 0.0)
+                sums = tl.cumsum(gates, 0)
+                middle = (tl.sum(gates, 0) * 0.5)[None, :]
+                early = tl.trans(key * tl.exp(middle - sums))
+                likeness = tl.dot(key * tl.exp(sums - middle), early, likeness, input_precision="ieee")
+                key = key * tl.exp(sums)
+            else:
+                likeness = tl.dot(key, tl.trans(key), likeness, input_precision="ieee")
             read = tl.dot(key, state, read, input_precision="ieee")
         scale = tl.div_rn(tl.full((CHUNK,), 1.0, tl.float32), tl.sqrt_rn(squares + 1e-6))
 
-        # Above the diagonal the exponent is positive and the entry unused: it must not overflow before it is dropped.
-        lower = j[:, None] > j[None, :]
-        between = tl.exp(tl.where(lower, until[:, None] - until[None, :], 0.0))
-        weight = tl.where(lower, likeness * scale[None, :] * between * (beta * scale)[:, None], 0.0)
+        weight = likeness * scale[None, :] * (beta * scale)[:, None]
+        update = read * scale[:, None]
+        if not CHANNEL_DECAY:
+            # Above the diagonal the exponent is positive and could overflow.
+            weight = weight * tl.exp(tl.where(lower, until[:, None] - until[None, :], 0.0))
+            update = update * tl.exp(until)[:, None]
+        weight = tl.where(lower, weight, 0.0)
         value = unit(mix(seed[:, None] ^ value_key[None, :]))
-        update = beta[:, None] * (value - read * (tl.exp(until) * scale)[:, None])
+        update = beta[:, None] * (value - update)
         for i in range(1, length):
             line = tl.sum(tl.where((j == i)[:, None], weight, 0.0), 0)
             known = tl.sum(line[:, None] * update, 0)
             update = tl.where((j == i)[:, None], update - known[None, :], update)
 
-        update = update * (tl.exp(after) * scale)[:, None]
-        target = (slot.to(tl.int64) * planes + plane) * (K * V)
+        update = update * scale[:, None]
+        if not CHANNEL_DECAY:
+            update = update * tl.exp(after)[:, None]
+        target = (slot.to(tl.int64) * (LAYERS * HEADS) + plane) * (K * V)
         # All reads of the state come before its first write.
         tl.debug_barrier()
         for top in range(0, K, PART):
             k = top + tl.arange(0, PART)
-            drawn = unit(mix(seed[None, :] ^ stream_key(layer, KEY, key_entry + k)[:, None]))
+            key = unit(mix(seed[None, :] ^ stream_key(layer, KEY, key_entry + k)[:, None]))
             cell = k[:, None] * V + v[None, :]
             real = (k < K)[:, None] & (v < V)[None, :]
-            state = tl.load(work_ptr + origin + cell, mask=real, other=0.0) * tl.exp(whole)
-            state = tl.dot(drawn, update, state, input_precision="ieee")
+            state = tl.load(work_ptr + origin + cell, mask=real, other=0.0)
+            if CHANNEL_DECAY:
+                drawn = half(mix(seed[None, :] ^ stream_key(layer, GATE, head * K + k)[:, None]))
+                gates = tl.where(live[None, :], -rate(k)[:, None] * drawn, 0.0)
+                key = key * tl.exp(tl.cumsum(gates, 1, reverse=True) - gates)
+                state = state * tl.exp(tl.sum(gates, 1))[:, None]
+            else:
+                state = state * tl.exp(whole)
+            state = tl.dot(key, update, state, input_precision="ieee")
             tl.store(work_ptr + origin + cell, state, mask=moves & real)
             tl.store(out_ptr + target + cell, state, mask=(slot >= 0) & real)

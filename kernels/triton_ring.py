@@ -15,8 +15,8 @@ from kernels.triton_draws import BETA, GATE, KEY, VALUE, mix, stream_key, token_
 
 @triton.jit(do_not_specialize=["requests"])
 def ring_kernel(
-    out_ptr,  # int64 [wants, layers, HEADS, K, V]
-    state_ptr,  # int64 [requests, layers, HEADS, K, V]
+    out_ptr,  # int64 [wants, LAYERS, HEADS, K, V]
+    state_ptr,  # int64 [requests, LAYERS, HEADS, K, V]
     token_ptr,  # int32 [tokens of all requests]
     first_ptr,  # int64 [requests]: where a request's tokens begin
     count_ptr,  # int32 [requests]: how many they are
@@ -24,6 +24,7 @@ def ring_kernel(
     block_ptr,  # int32 [blocks + 1]: which stops are a block's
     slot_ptr,  # int32 [stops, BLOCK]: the want that a row fills at a stop, or -1
     requests,
+    LAYERS: tl.constexpr,
     HEADS: tl.constexpr,
     KEY_HEADS: tl.constexpr,
     K: tl.constexpr,
@@ -32,7 +33,7 @@ def ring_kernel(
     ROWS: tl.constexpr,  # K, as a power of two
     TILE: tl.constexpr,  # columns
 ):
-    """S <- a S; u = b (v - S'k); S <- S + k u'. Grid: request blocks, layers * heads, column tiles."""
+    """S <- a S; u = b (v - S'k); S <- S + k u'. Grid: request blocks, LAYERS * HEADS, column tiles."""
     block = tl.program_id(0)
     plane = tl.program_id(1)
     layer = plane // HEADS
@@ -43,10 +44,9 @@ def ring_kernel(
     inside = row < requests
     cell = (k[:, None] * V + v[None, :])[None, :, :]
     real = ((k < K)[:, None] & (v < V)[None, :])[None, :, :]
-    planes = tl.num_programs(1).to(tl.int64)
     first = tl.load(first_ptr + row, mask=inside, other=0)
     count = tl.load(count_ptr + row, mask=inside, other=0)
-    origin = (row.to(tl.int64) * planes + plane) * (K * V)
+    origin = (row.to(tl.int64) * (LAYERS * HEADS) + plane) * (K * V)
     state = tl.load(state_ptr + origin[:, None, None] + cell, mask=inside[:, None, None] & real, other=0)
 
     # Draw 2i is the low half of entry i and draw 2i + 1 the high half.
@@ -74,5 +74,5 @@ def ring_kernel(
             state = state + key[:, :, None] * (beta[:, None] * (value - read))[:, None, :]
         done = stop
         slot = tl.load(slot_ptr + stop_index * BLOCK + tl.arange(0, BLOCK))
-        target = (slot.to(tl.int64) * planes + plane) * (K * V)
+        target = (slot.to(tl.int64) * (LAYERS * HEADS) + plane) * (K * V)
         tl.store(out_ptr + target[:, None, None] + cell, state, mask=(slot >= 0)[:, None, None] & real)

@@ -21,8 +21,8 @@ def time_step(bits):
 
 @triton.jit(do_not_specialize=["requests"])
 def ssm_kernel(
-    out_ptr,  # float32 [wants, layers, HEADS, P, N]
-    state_ptr,  # float32 [requests, layers, HEADS, P, N]
+    out_ptr,  # float32 [wants, LAYERS, HEADS, P, N]
+    state_ptr,  # float32 [requests, LAYERS, HEADS, P, N]
     token_ptr,  # int32 [tokens of all requests]
     first_ptr,  # int64 [requests]: where a request's tokens begin
     count_ptr,  # int32 [requests]: how many they are
@@ -30,6 +30,7 @@ def ssm_kernel(
     block_ptr,  # int32 [blocks + 1]: which stops are a block's
     slot_ptr,  # int32 [stops, BLOCK]: the want that a row fills at a stop, or -1
     requests,
+    LAYERS: tl.constexpr,
     HEADS: tl.constexpr,
     GROUPS: tl.constexpr,
     P: tl.constexpr,
@@ -39,7 +40,7 @@ def ssm_kernel(
     TILE: tl.constexpr,  # rows
     COLUMNS: tl.constexpr,  # N, as a power of two
 ):
-    """h <- e^(dt A) h + (dt x) B'. Grid: request blocks, layers * heads, row tiles."""
+    """h <- e^(dt A) h + (dt x) B'. Grid: request blocks, LAYERS * HEADS, row tiles."""
     block = tl.program_id(0)
     plane = tl.program_id(1)
     layer = plane // HEADS
@@ -50,10 +51,9 @@ def ssm_kernel(
     inside = row < requests
     cell = (p[:, None] * N + n[None, :])[None, :, :]
     real = ((p < P)[:, None] & (n < N)[None, :])[None, :, :]
-    planes = tl.num_programs(1).to(tl.int64)
     first = tl.load(first_ptr + row, mask=inside, other=0)
     count = tl.load(count_ptr + row, mask=inside, other=0)
-    origin = (row.to(tl.int64) * planes + plane) * (P * N)
+    origin = (row.to(tl.int64) * (LAYERS * HEADS) + plane) * (P * N)
     state = tl.load(state_ptr + origin[:, None, None] + cell, mask=inside[:, None, None] & real, other=0.0)
 
     value_key = stream_key(layer, VALUE, head * P + p)
@@ -82,18 +82,19 @@ def ssm_kernel(
             state = state * decay + (dt * x)[:, :, None] * b[:, None, :]
         done = stop
         slot = tl.load(slot_ptr + stop_index * BLOCK + tl.arange(0, BLOCK))
-        target = (slot.to(tl.int64) * planes + plane) * (P * N)
+        target = (slot.to(tl.int64) * (LAYERS * HEADS) + plane) * (P * N)
         tl.store(out_ptr + target[:, None, None] + cell, state, mask=(slot >= 0)[:, None, None] & real)
 
 
 @triton.jit
 def ssd_chunk_kernel(
-    out_ptr,  # float32 [wants, layers, HEADS, P, N]
-    state_ptr,  # float32 [requests, layers, HEADS, P, N]
+    out_ptr,  # float32 [wants, LAYERS, HEADS, P, N]
+    state_ptr,  # float32 [requests, LAYERS, HEADS, P, N]
     token_ptr,  # int32 [tokens of all requests]
     first_ptr,  # int64 [requests]: where a request's tokens begin
     step_ptr,  # int32 [steps, 4]: first token, tokens, want or -1, whether the state moves on
     request_ptr,  # int32 [requests + 1]: which steps are a request's
+    LAYERS: tl.constexpr,
     HEADS: tl.constexpr,
     GROUPS: tl.constexpr,
     P: tl.constexpr,
@@ -103,7 +104,7 @@ def ssd_chunk_kernel(
     COLUMNS: tl.constexpr,  # N, as a power of two, at least 16
 ):
     """h <- e^(A sum of dt) h + X' B, each x scaled by its dt and by the decay of the tokens after it: part by part
-    from the last token to the first. Grid: requests, layers * heads, row tiles."""
+    from the last token to the first. Grid: requests, LAYERS * HEADS, row tiles."""
     request = tl.program_id(0)
     plane = tl.program_id(1)
     layer = plane // HEADS
@@ -113,9 +114,8 @@ def ssd_chunk_kernel(
     n = tl.arange(0, COLUMNS)
     cell = p[:, None] * N + n[None, :]
     real = (p < P)[:, None] & (n < N)[None, :]
-    planes = tl.num_programs(1).to(tl.int64)
     first = tl.load(first_ptr + request)
-    state = tl.load(state_ptr + (request.to(tl.int64) * planes + plane) * (P * N) + cell, mask=real, other=0.0)
+    state = tl.load(state_ptr + (request.to(tl.int64) * (LAYERS * HEADS) + plane) * (P * N) + cell, mask=real, other=0.0)
 
     value_key = stream_key(layer, VALUE, head * P + p)
     input_key = stream_key(layer, INPUT, head // (HEADS // GROUPS) * N + n)
@@ -134,12 +134,12 @@ def ssd_chunk_kernel(
             live = at < length
             seed = token_seed(tl.load(token_ptr + first + start + at, mask=live, other=0))
             dt = tl.where(live, time_step(mix(seed ^ gate_key)), 0.0)
-            after = later + tl.sum(tl.where(j[:, None] < j[None, :], dt[None, :], 0.0), 1)
+            after = later + (tl.cumsum(dt, 0, reverse=True) - dt)
             x = unit(mix(seed[None, :] ^ value_key[:, None])) * (dt * tl.exp(after * pole))[None, :]
             b = unit(mix(seed[:, None] ^ input_key[None, :]))
             written = tl.dot(x, b, written, input_precision="ieee")
             later += tl.sum(dt, 0)
         after_step = state * tl.exp(later * pole) + written
-        target = (slot.to(tl.int64) * planes + plane) * (P * N)
+        target = (slot.to(tl.int64) * (LAYERS * HEADS) + plane) * (P * N)
         tl.store(out_ptr + target + cell, after_step, mask=(slot >= 0) & real)
         state = tl.where(moves != 0, after_step, state)

@@ -27,7 +27,7 @@ from kernels.triton_ring import ring_kernel
 from kernels.triton_ssm import ssd_chunk_kernel, ssm_kernel
 from kernels.work import State, Work, check, dtype
 
-CHUNKED = ("gated-delta", "ssd")
+CHUNKED = ("gated-delta", "kda", "ssd")
 """Families that have a chunked kernel."""
 OPTIONS = {"enable_fp_fusion": False, "num_stages": 1}
 """No fusion, and no loads ahead of time: chunked kernels read back what they wrote."""
@@ -82,9 +82,11 @@ def recurrent_kernel(shape: Shape, form: str = "sequential", chunk: int = 64, re
     if form == "chunked" and shape.family not in CHUNKED:
         raise ValueError(f"no chunked Triton kernel of {shape.family}; there are those of {', '.join(CHUNKED)}")
     if shape.family in ("ring", "gated-delta", "kda"):
-        constants = {"HEADS": shape.heads, "KEY_HEADS": shape.key_heads, "K": shape.rows, "V": shape.columns}
+        constants = {"LAYERS": shape.layers, "HEADS": shape.heads, "KEY_HEADS": shape.key_heads}
+        constants |= {"K": shape.rows, "V": shape.columns}
         if form == "chunked":
-            constants |= {"CHUNK": max(16, _power(chunk)), "PART": 16, "TILE": _width(shape.columns, 64, 16)}
+            constants |= {"CHUNK": max(16, _power(chunk)), "PART": 16, "TILE": _width(shape.columns, 32, 16)}
+            constants["CHANNEL_DECAY"] = int(shape.family == "kda")
             return Kernel(delta_chunk_kernel, constants, triton.cdiv(shape.columns, constants["TILE"]), 8)
         constants |= {"ROWS": _power(shape.rows), "TILE": _width(shape.columns, 16)}
         constants["BLOCK"] = _block(requests, constants["ROWS"] * constants["TILE"])
@@ -92,7 +94,8 @@ def recurrent_kernel(shape: Shape, form: str = "sequential", chunk: int = 64, re
         if shape.family == "ring":
             return Kernel(ring_kernel, constants, tiles, 1)
         return Kernel(delta_kernel, constants | {"CHANNEL_DECAY": int(shape.family == "kda")}, tiles, 1)
-    constants = {"HEADS": shape.heads, "GROUPS": shape.key_heads, "P": shape.rows, "N": shape.columns}
+    constants = {"LAYERS": shape.layers, "HEADS": shape.heads, "GROUPS": shape.key_heads}
+    constants |= {"P": shape.rows, "N": shape.columns}
     if form == "chunked":
         constants |= {"PART": 16, "COLUMNS": max(16, _power(shape.columns)), "TILE": _width(shape.rows, 32, 16)}
         return Kernel(ssd_chunk_kernel, constants, triton.cdiv(shape.rows, constants["TILE"]), 8)
@@ -105,7 +108,7 @@ def recurrent_kernel(shape: Shape, form: str = "sequential", chunk: int = 64, re
 
 def convolution_kernel(shape: Shape, wants: int = 1) -> Kernel:
     """The kernel of the conv component."""
-    constants = {"TAPS": shape.conv_width - 1, "CHANNELS": shape.conv_channels}
+    constants = {"LAYERS": shape.layers, "TAPS": shape.conv_width - 1, "CHANNELS": shape.conv_channels}
     constants["TILE"] = _width(shape.conv_channels, 1024)
     constants["BLOCK"] = _block(wants, constants["TILE"])
     return Kernel(conv_kernel, constants, triton.cdiv(shape.conv_channels, constants["TILE"]), 4)
@@ -180,8 +183,8 @@ def states_at(
 ) -> list[list[State]]:
     """The states at each work's offsets, as NumPy arrays (float32; ``ring``: uint64).
 
-    ``form="chunked"`` computes ``gated-delta`` and ``ssd`` chunk by chunk from each work's own start, with one shorter
-    chunk before an offset that is no multiple of ``chunk``; other families raise ValueError.
+    ``form="chunked"`` computes the families of :data:`CHUNKED` chunk by chunk from each work's own start, with one
+    shorter chunk before an offset that is no multiple of ``chunk``; the others raise ValueError.
     """
     if not any(work.offsets for work in works):
         return [[] for _ in works]

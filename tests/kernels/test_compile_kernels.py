@@ -1,0 +1,68 @@
+"""The kernels, compiled ahead of time at real widths by ``benchmarks/compile_kernels.py``, in a process of its own: here
+Triton's interpreter may have been chosen."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("triton")
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = ROOT / "benchmarks" / "compile_kernels.py"
+TARGETS = {"sm_80", "sm_90", "sm_100", "gfx942"}
+
+# What the counters must see: the same kernel with fusion allowed, and one with more columns than a warp can hold.
+CONTROLS = """
+import sys
+sys.path.insert(0, "benchmarks")
+import dataclasses, json
+import compile_kernels as program
+name, kernel, dtype = next(row for row in program.kernels() if row[0].startswith("gated-delta"))
+program.triton_states.OPTIONS["enable_fp_fusion"] = True
+print(json.dumps(program.measure(name, kernel, dtype, "sm_90")))
+wide = dataclasses.replace(kernel, constants=kernel.constants | {"TILE": 128}, tiles=1)
+print(json.dumps(program.measure(name, wide, dtype, "sm_90")))
+"""
+
+
+def rows(*command, cache):
+    environment = {**os.environ, "TRITON_CACHE_DIR": str(cache), "PYTHONPATH": str(ROOT)}
+    environment.pop("TRITON_INTERPRET", None)
+    done = subprocess.run(
+        [sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    return rows(PROGRAM, "--json", cache=tmp_path_factory.mktemp("cache"))
+
+
+def test_every_family_and_form_compiles_for_every_target(table):
+    found = {(row["kernel"].split()[0], row["chunked"], row["target"]) for row in table}
+    families = {"ring", "gated-delta", "kda", "ssd", "selective-scan", "short-conv"}
+    expected = {(family, False, target) for family in families for target in TARGETS}
+    expected |= {(family, True, target) for family in ("gated-delta", "kda", "ssd") for target in TARGETS}
+    assert found == expected
+
+
+def test_no_kernel_spills(table):
+    assert {row["kernel"]: row["stack"] for row in table if row["stack"]} == {}
+    assert all(0 < row["registers"] < 256 for row in table)
+
+
+def test_sequential_kernels_have_no_fused_multiply_add(table):
+    assert {row["kernel"] for row in table if row["fma"] and not row["chunked"] and row["target"] != "gfx942"} == set()
+
+
+def test_fusion_and_spills_are_seen_where_they_are(tmp_path):
+    fused, spilled = rows("-c", CONTROLS, cache=tmp_path)
+    assert fused["fma"] > 0
+    assert spilled["stack"] > 0
