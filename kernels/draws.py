@@ -26,6 +26,15 @@ MULTIPLIER_1, MULTIPLIER_2 = 0x7FEB352D, 0x846CA68B
 MULTIPLIER_INDEX, MULTIPLIER_TOKEN = 0x9E3779B1, 0x85EBCA77
 MASK = 0xFFFFFFFF
 
+SLOW = 2.0**-7
+"""Odd units (heads; of a selective scan, rows) decay and write at this pace: trained models have heads that remember
+thousands of tokens beside such that remember a few, and what is rounded shows only in the former."""
+
+
+def pace(unit: Any) -> F32:
+    """1 for even units, :data:`SLOW` for odd ones; shape of ``unit``."""
+    return np.where(np.asarray(unit) % 2 == 1, np.float32(SLOW), np.float32(1))
+
 
 def mix(x: U32) -> U32:
     """``lowbias32`` of each entry; a new array of the same shape."""

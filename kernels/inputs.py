@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels.draws import BETA, GATE, KEY, U32, VALUE, B, key, mix_in_place, scale_tokens
+from kernels.draws import BETA, GATE, KEY, U32, VALUE, B, key, mix_in_place, pace, scale_tokens
 from kernels.shapes import Shape
 
 Array = Any
@@ -112,22 +112,26 @@ def delta(shape: Shape, source: Source, first: int, last: int) -> tuple[Array, .
     """
     each = shape.heads // shape.key_heads
     k = _vectors(source.unit, KEY, *_key_heads(first, last, each), shape.rows)
+    slow = pace(np.arange(first, last) % shape.heads)
     if shape.family == "kda":
-        rates = -(0.5 ** (1 + np.arange(shape.rows, dtype=np.float32) % 8))
+        rates = -(0.5 ** (1 + np.arange(shape.rows, dtype=np.float32) % 8)) * slow[:, None]
         g = _vectors(source.half, GATE, first, last, shape.rows)
     else:
-        rates = -(0.5 ** (1 + (np.arange(first, last) % shape.heads % 8).astype(np.float32)))
+        rates = -(0.5 ** (1 + (np.arange(first, last) % shape.heads % 8).astype(np.float32))) * slow
         g = source.half(GATE, first, last)
     g *= source.constant(rates)
     v = _vectors(source.unit, VALUE, first, last, shape.columns)
-    return g, _shared(_normalised(k), first, last, each), v, source.half(BETA, first, last)
+    beta = source.half(BETA, first, last)
+    beta *= source.constant(slow)
+    return g, _shared(_normalised(k), first, last, each), v, beta
 
 
-def _steps(source: Source, first: int, last: int) -> Array:
+def _steps(shape: Shape, source: Source, first: int, last: int) -> Array:
     """dt [A, B, U]"""
     dt = source.half(GATE, first, last)
     dt *= 0.1
     dt += 0.001
+    dt *= source.constant(pace(np.arange(first, last) % units(shape)))
     return dt
 
 
@@ -135,7 +139,7 @@ def ssd(shape: Shape, source: Source, first: int, last: int) -> tuple[Array, ...
     """``ssd``: log decay dt A [A, B, U], dt x [A, B, U, P], B [A, B, U, N]."""
     each = shape.heads // shape.key_heads
     b = _vectors(source.unit, B, *_key_heads(first, last, each), shape.columns)
-    dt = _steps(source, first, last)
+    dt = _steps(shape, source, first, last)
     a = source.constant(-(1 + (np.arange(first, last) % shape.heads % 16).astype(np.float32)))
     x = _vectors(source.unit, VALUE, first, last, shape.rows)
     x *= dt[..., None]
@@ -148,7 +152,7 @@ def selective_scan(shape: Shape, source: Source, first: int, last: int) -> tuple
     b = _vectors(source.unit, B, low, high, shape.columns)
     if high - low > 1:
         b = _shared(b, first, last, shape.rows)
-    dt = _steps(source, first, last)
+    dt = _steps(shape, source, first, last)
     a = source.constant(-(1 + np.arange(shape.columns, dtype=np.float32)))
     u = source.unit(VALUE, first, last)
     u *= dt

@@ -9,15 +9,16 @@ input           stream      index                value
 conv input      0 CONV      channel              unit
 key k           1 KEY       key head * K + c     unit, then k / sqrt(sum k**2 + 1e-6) over the head
 value v, x, u   2 VALUE     h * V + c (ssd: P)   unit (selective-scan: index d)
-log decay g     3 GATE      h                    -half * 2**-(1 + h mod 8) (gated-delta)
-log decay g     3 GATE      h * K + c            -half * 2**-(1 + c mod 8) (kda)
-time step dt    3 GATE      h (sel.-scan: d)     0.001 + 0.1 * half
-write beta      4 BETA      h                    half
+log decay g     3 GATE      h                    -half * 2**-(1 + h mod 8) * pace(h) (gated-delta)
+log decay g     3 GATE      h * K + c            -half * 2**-(1 + c mod 8) * pace(h) (kda)
+time step dt    3 GATE      h (sel.-scan: d)     (0.001 + 0.1 * half) * pace(h or d)
+write beta      4 BETA      h                    half * pace(h)
 B               5 B         group * N + n        unit (selective-scan: index n)
 A               -           -                    -(1 + h mod 16); selective-scan: A[d, n] = -(1 + n)
 =============== =========== ==================== ================================================
 
-Head h takes the key (group) ``h // (heads // key_heads)``. The entries of ``ring`` are 64-bit integers
+``pace`` is 1 for even units and 2**-7 for odd ones, which so remember 128 times as many tokens. Head h takes the key
+(group) ``h // (heads // key_heads)``. The entries of ``ring`` are 64-bit integers
 (:func:`kernels.draws.wide`): keys, decays and writes made odd, values any. Its number of rows is even, so ``k.k`` is
 even and each step ``S -> a (S - b k (k.S))`` is invertible mod 2**64: two different states never become one.
 """
@@ -30,7 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels.draws import BETA, CONV, GATE, KEY, U64, VALUE, B, bits, half, key, unit, wide
+from kernels.draws import BETA, CONV, GATE, KEY, U64, VALUE, B, bits, half, key, pace, unit, wide
 from kernels.shapes import Shape
 
 F64 = NDArray[np.float64]
@@ -46,6 +47,11 @@ def _unit(token: int, layer: int, stream: int, heads: int, width: int) -> F64:
 def _half(token: int, layer: int, stream: int, count: int) -> F64:
     """[count]"""
     return half(bits(token, key(layer, stream, np.arange(count)))).astype(np.float64)
+
+
+def _pace(units: int) -> F64:
+    """[units]"""
+    return pace(np.arange(units)).astype(np.float64)
 
 
 def _keys(token: int, layer: int, shape: Shape) -> F64:
@@ -65,24 +71,24 @@ def _delta(s: F64, k: F64, v: F64, beta: F64) -> F64:
 
 def gated_delta(shape: Shape, layer: int, s: F64, token: int) -> F64:
     """Gated DeltaNet (Yang et al., arXiv 2412.06464): ``S <- exp(g) S``, ``S <- S + beta k (v - k.S)``."""
-    g = -_half(token, layer, GATE, shape.heads) * 2.0 ** -(1 + np.arange(shape.heads) % 8)
+    g = -_half(token, layer, GATE, shape.heads) * 2.0 ** -(1 + np.arange(shape.heads) % 8) * _pace(shape.heads)
     v = _unit(token, layer, VALUE, shape.heads, shape.columns)
     s = np.exp(g)[:, None, None] * s
-    return _delta(s, _keys(token, layer, shape), v, _half(token, layer, BETA, shape.heads))
+    return _delta(s, _keys(token, layer, shape), v, _half(token, layer, BETA, shape.heads) * _pace(shape.heads))
 
 
 def kda(shape: Shape, layer: int, s: F64, token: int) -> F64:
     """Kimi delta attention (arXiv 2510.26692): the gated delta rule with a decay for each row of a head."""
     g = -_half(token, layer, GATE, shape.heads * shape.rows).reshape(shape.heads, shape.rows)
-    g = g * 2.0 ** -(1 + np.arange(shape.rows) % 8)
+    g = g * 2.0 ** -(1 + np.arange(shape.rows) % 8) * _pace(shape.heads)[:, None]
     v = _unit(token, layer, VALUE, shape.heads, shape.columns)
     s = np.exp(g)[:, :, None] * s
-    return _delta(s, _keys(token, layer, shape), v, _half(token, layer, BETA, shape.heads))
+    return _delta(s, _keys(token, layer, shape), v, _half(token, layer, BETA, shape.heads) * _pace(shape.heads))
 
 
 def ssd(shape: Shape, layer: int, s: F64, token: int) -> F64:
     """Mamba-2 (Dao and Gu, arXiv 2405.21060): ``S <- exp(dt A) S + (dt x) B``, A and dt one number a head."""
-    dt = 0.001 + 0.1 * _half(token, layer, GATE, shape.heads)
+    dt = (0.001 + 0.1 * _half(token, layer, GATE, shape.heads)) * _pace(shape.heads)
     a = -(1.0 + np.arange(shape.heads) % 16)
     x = _unit(token, layer, VALUE, shape.heads, shape.rows)
     b = np.repeat(_unit(token, layer, B, shape.key_heads, shape.columns), shape.heads // shape.key_heads, axis=0)
@@ -91,7 +97,7 @@ def ssd(shape: Shape, layer: int, s: F64, token: int) -> F64:
 
 def selective_scan(shape: Shape, layer: int, s: F64, token: int) -> F64:
     """Mamba (Gu and Dao, arXiv 2312.00752): ``h <- exp(dt A) h + (dt u) B`` with dt and u one number a row."""
-    dt = 0.001 + 0.1 * _half(token, layer, GATE, shape.rows)[:, None]
+    dt = ((0.001 + 0.1 * _half(token, layer, GATE, shape.rows)) * _pace(shape.rows))[:, None]
     a = -(1.0 + np.arange(shape.columns))
     u = _unit(token, layer, VALUE, shape.rows, 1)
     after: F64 = np.exp(dt * a) * s + (dt * u) * _unit(token, layer, B, 1, shape.columns)

@@ -11,7 +11,7 @@ tile of columns, since a column never needs another. Tables are those of :mod:`k
 import triton
 import triton.language as tl
 
-from kernels.triton_draws import BETA, GATE, KEY, VALUE, half, mix, stream_key, token_seed, unit
+from kernels.triton_draws import BETA, GATE, KEY, VALUE, half, mix, pace, stream_key, token_seed, unit
 
 
 @triton.jit
@@ -69,10 +69,10 @@ def delta_kernel(
     beta_key = stream_key(layer, BETA, head)
     if CHANNEL_DECAY:
         gate_key = stream_key(layer, GATE, head * K + k)
-        speed = rate(k)
+        speed = rate(k) * pace(head)
     else:
         gate_key = stream_key(layer, GATE, head)
-        speed = rate(head)
+        speed = rate(head) * pace(head)
 
     done = 0
     for stop_index in range(tl.load(block_ptr + block), tl.load(block_ptr + block + 1)):
@@ -83,7 +83,7 @@ def delta_kernel(
             drawn = unit(mix(seed[:, None] ^ key_key[None, :]))
             key = normalised(tl.where((k < K)[None, :], drawn, 0.0), 1)
             value = unit(mix(seed[:, None] ^ value_key[None, :]))
-            beta = half(mix(seed ^ beta_key))
+            beta = half(mix(seed ^ beta_key)) * pace(head)
             if CHANNEL_DECAY:
                 decay = tl.exp(-speed[None, :] * half(mix(seed[:, None] ^ gate_key[None, :])))[:, :, None]
             else:
@@ -153,9 +153,9 @@ def delta_chunk_kernel(
         live = j < length
         seed = token_seed(tl.load(token_ptr + first + start + j, mask=live, other=0))
         # A row past the end has beta and log decay 0: it changes nothing.
-        beta = tl.where(live, half(mix(seed ^ beta_key)), 0.0)
+        beta = tl.where(live, half(mix(seed ^ beta_key)) * pace(head), 0.0)
         if not CHANNEL_DECAY:
-            gate = tl.where(live, -rate(head) * half(mix(seed ^ gate_key)), 0.0)
+            gate = tl.where(live, -rate(head) * pace(head) * half(mix(seed ^ gate_key)), 0.0)
             until = tl.cumsum(gate, 0)
             after = tl.cumsum(gate, 0, reverse=True) - gate
             whole = tl.sum(gate, 0)
@@ -174,7 +174,7 @@ def delta_chunk_kernel(
             squares += tl.sum(key * key, 1)
             if CHANNEL_DECAY:
                 drawn = half(mix(seed[:, None] ^ stream_key(layer, GATE, head * K + k)[None, :]))
-                gates = tl.where(live[:, None], -rate(k)[None, :] * drawn, 0.0)
+                gates = tl.where(live[:, None], -rate(k)[None, :] * pace(head) * drawn, 0.0)
                 sums = tl.cumsum(gates, 0)
                 middle = (tl.sum(gates, 0) * 0.5)[None, :]
                 early = tl.trans(key * tl.exp(middle - sums))
@@ -213,7 +213,7 @@ def delta_chunk_kernel(
             state = tl.load(work_ptr + origin + cell, mask=real, other=0.0)
             if CHANNEL_DECAY:
                 drawn = half(mix(seed[None, :] ^ stream_key(layer, GATE, head * K + k)[:, None]))
-                gates = tl.where(live[None, :], -rate(k)[:, None] * drawn, 0.0)
+                gates = tl.where(live[None, :], -rate(k)[:, None] * pace(head) * drawn, 0.0)
                 key = key * tl.exp(tl.cumsum(gates, 1, reverse=True) - gates)
                 state = state * tl.exp(tl.sum(gates, 1))[:, None]
             else:

@@ -57,3 +57,9 @@ def half(bits):
 def wide(low, high):
     """int64 of two draws, by their bits."""
     return (high.to(tl.uint64) << 32 | low.to(tl.uint64)).to(tl.int64, bitcast=True)
+
+
+@triton.jit
+def pace(unit):
+    """1 for even units, 2**-7 for odd ones, float32: see :data:`kernels.draws.SLOW`."""
+    return 1.0 / (1 + 127 * (unit % 2)).to(tl.float32)

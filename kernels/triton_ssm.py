@@ -10,13 +10,13 @@ state needs another, so a program holds a tile of rows. Tables are those of :mod
 import triton
 import triton.language as tl
 
-from kernels.triton_draws import GATE, INPUT, VALUE, half, mix, stream_key, token_seed, unit
+from kernels.triton_draws import GATE, INPUT, VALUE, half, mix, pace, stream_key, token_seed, unit
 
 
 @triton.jit
-def time_step(bits):
-    """dt in [0.001, 0.101), float32."""
-    return half(bits) * 0.1 + 0.001
+def time_step(bits, unit):
+    """dt in [0.001, 0.101), float32, at the unit's pace."""
+    return (half(bits) * 0.1 + 0.001) * pace(unit)
 
 
 @triton.jit(do_not_specialize=["requests"])
@@ -74,10 +74,10 @@ def ssm_kernel(
             x = unit(mix(seed[:, None] ^ value_key[None, :]))
             b = unit(mix(seed[:, None] ^ input_key[None, :]))
             if CHANNEL_DECAY:
-                dt = time_step(mix(seed[:, None] ^ gate_key[None, :]))
+                dt = time_step(mix(seed[:, None] ^ gate_key[None, :]), p[None, :])
                 decay = tl.exp(dt[:, :, None] * pole[None, None, :])
             else:
-                dt = time_step(mix(seed ^ gate_key))[:, None]
+                dt = time_step(mix(seed ^ gate_key), head)[:, None]
                 decay = tl.exp(dt * pole)[:, :, None]
             state = state * decay + (dt * x)[:, :, None] * b[:, None, :]
         done = stop
@@ -115,7 +115,9 @@ def ssd_chunk_kernel(
     cell = p[:, None] * N + n[None, :]
     real = (p < P)[:, None] & (n < N)[None, :]
     first = tl.load(first_ptr + request)
-    state = tl.load(state_ptr + (request.to(tl.int64) * (LAYERS * HEADS) + plane) * (P * N) + cell, mask=real, other=0.0)
+    state = tl.load(
+        state_ptr + (request.to(tl.int64) * (LAYERS * HEADS) + plane) * (P * N) + cell, mask=real, other=0.0
+    )
 
     value_key = stream_key(layer, VALUE, head * P + p)
     input_key = stream_key(layer, INPUT, head // (HEADS // GROUPS) * N + n)
@@ -133,7 +135,7 @@ def ssd_chunk_kernel(
             at = part * PART + j
             live = at < length
             seed = token_seed(tl.load(token_ptr + first + start + at, mask=live, other=0))
-            dt = tl.where(live, time_step(mix(seed ^ gate_key)), 0.0)
+            dt = tl.where(live, time_step(mix(seed ^ gate_key), head), 0.0)
             after = later + (tl.cumsum(dt, 0, reverse=True) - dt)
             x = unit(mix(seed[None, :] ^ value_key[:, None])) * (dt * tl.exp(after * pole))[None, :]
             b = unit(mix(seed[:, None] ^ input_key[None, :]))

@@ -20,6 +20,10 @@ from sim.tokens import EMPTY, MASK, Tokens
 
 _DIGEST = Digest()
 
+CHUNK = {"ssd": 128}
+"""Tokens of a chunk of the chunked kernels, where it is not :data:`COMMON_CHUNK` (Nemotron-H: 128)."""
+COMMON_CHUNK = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
@@ -94,7 +98,8 @@ class Numeric:
 
     def launch(self, works: Sequence[Work]) -> list[list[State]]:
         """The states of many requests at once, not yet rounded."""
-        return states_at(self.shape, works, backend=self.backend, device=self.device, form=self.how.kernel)
+        how = {"backend": self.backend, "device": self.device, "form": self.how.kernel}
+        return states_at(self.shape, works, chunk=CHUNK.get(self.name, COMMON_CHUNK), **how) if works else []
 
     def stored(self, state: State, mark: int) -> State:
         """A state as a slot keeps it."""
