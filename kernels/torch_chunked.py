@@ -134,10 +134,13 @@ def kda(s: Tensor, g: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Tensor:
     last = g[:, -1:]
     # exp(g_i - g_j) is taken apart about the middle, so that neither part leaves float32
     middle = last * 0.5
-    left = torch.bmm(k * (g - middle).exp(), (k * (middle - g).exp()).transpose(1, 2)).mul_(beta[:, :, None])
-    right = torch.baddbmm(v, k * g.exp(), s, alpha=-1).mul_(beta[:, :, None])
-    s.mul_(last.transpose(1, 2).exp())
-    return s.baddbmm_((k * (last - g).exp()).transpose(1, 2), _solve(left, right))
+    decay = (g - middle).exp_()
+    forward, backward = k * decay, k / decay
+    s.mul_(middle.transpose(1, 2).exp())
+    left = torch.bmm(forward, backward.transpose(1, 2)).mul_(beta[:, :, None])
+    right = torch.baddbmm(v, forward, s, alpha=-1).mul_(beta[:, :, None])
+    s.baddbmm_(backward.transpose(1, 2), _solve(left, right))
+    return s.mul_((last - middle).transpose(1, 2).exp())
 
 
 def ssd(s: Tensor, g: Tensor, x: Tensor, b: Tensor) -> Tensor:

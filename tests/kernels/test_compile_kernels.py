@@ -1,5 +1,5 @@
-"""The kernels, compiled ahead of time at real widths by ``benchmarks/compile_kernels.py``, in a process of its own: here
-Triton's interpreter may have been chosen."""
+"""The kernels, compiled ahead of time at real widths by ``benchmarks/compile_kernels.py``, in a process of its own:
+here Triton's interpreter may have been chosen."""
 
 import json
 import os
@@ -14,19 +14,20 @@ pytest.importorskip("triton")
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "benchmarks" / "compile_kernels.py"
-TARGETS = {"sm_80", "sm_90", "sm_100", "gfx942"}
+TARGETS = ("sm_80", "sm_90")
+"""Of those that the program knows; the others take as long again."""
 
-# What the counters must see: the same kernel with fusion allowed, and one with more columns than a warp can hold.
+# What the counters must see: a kernel with fusion allowed, and one with more columns than a warp can hold.
 CONTROLS = """
 import sys
 sys.path.insert(0, "benchmarks")
 import dataclasses, json
 import compile_kernels as program
-name, kernel, dtype = next(row for row in program.kernels() if row[0].startswith("gated-delta"))
+name, kernel, dtype = next(row for row in program.kernels() if row[0].startswith("kda"))
+wide = dataclasses.replace(kernel, constants=kernel.constants | {"TILE": 32}, tiles=4)
+print(json.dumps(program.measure(name, wide, dtype, "sm_90")))
 program.triton_states.OPTIONS["enable_fp_fusion"] = True
 print(json.dumps(program.measure(name, kernel, dtype, "sm_90")))
-wide = dataclasses.replace(kernel, constants=kernel.constants | {"TILE": 128}, tiles=1)
-print(json.dumps(program.measure(name, wide, dtype, "sm_90")))
 """
 
 
@@ -42,7 +43,7 @@ def rows(*command, cache):
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
-    return rows(PROGRAM, "--json", cache=tmp_path_factory.mktemp("cache"))
+    return rows(PROGRAM, "--json", "--targets", ",".join(TARGETS), cache=tmp_path_factory.mktemp("cache"))
 
 
 def test_every_family_and_form_compiles_for_every_target(table):
@@ -59,10 +60,10 @@ def test_no_kernel_spills(table):
 
 
 def test_sequential_kernels_have_no_fused_multiply_add(table):
-    assert {row["kernel"] for row in table if row["fma"] and not row["chunked"] and row["target"] != "gfx942"} == set()
+    assert {row["kernel"] for row in table if row["fma"] and not row["chunked"]} == set()
 
 
 def test_fusion_and_spills_are_seen_where_they_are(tmp_path):
-    fused, spilled = rows("-c", CONTROLS, cache=tmp_path)
+    spilled, fused = rows("-c", CONTROLS, cache=tmp_path)
     assert fused["fma"] > 0
     assert spilled["stack"] > 0
