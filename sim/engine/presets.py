@@ -24,14 +24,21 @@ VLLM_0_26_0: dict[str, str] = {
     "modules": "one",
     "kernel": "align-and-all",
     "worker": "v2",
+    "offload": "any-length",
     "admission": "wait",
 }
 
 # PR 51113: chunk ends keep to the grid up to prefill_end, and a mid-block start always stops at its block's end.
 VLLM_0_27_0: dict[str, str] = {**VLLM_0_26_0, "split": "prefill-end"}
 
-# A drafter's slots are charged for the requests that are scheduled; a request counts as started once it is.
-VLLM_0_28_0: dict[str, str] = {**VLLM_0_27_0, "draft_slots": "scheduled", "started": "when-scheduled"}
+# A drafter's slots are charged for the requests that are scheduled; a request counts as started once it is. PR 51100:
+# what an offload tier may return is cut to the recurrent block in ``all`` mode too.
+VLLM_0_28_0: dict[str, str] = {
+    **VLLM_0_27_0,
+    "draft_slots": "scheduled",
+    "started": "when-scheduled",
+    "offload": "aligned-window",
+}
 
 # Placeholders that the split clips are dropped; internal checkpoints; retention intervals; a module for each draft.
 VLLM_0_29_0: dict[str, str] = {
