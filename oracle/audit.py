@@ -467,6 +467,9 @@ class Auditor(Observer):
     def _check_shape(self, request: str, seen: Seen, start: int, end: int, stop: str) -> None:
         """I2 chunk shape: a mid-block start ends within its block; an end off the grid has a cause."""
         for group in self.recurrent:
+            if not self.groups[group].aligned:
+                # It leaves a state at every boundary that it passes, wherever it starts and ends.
+                continue
             block, name = self.groups[group].block_size, self.groups[group].name
             boundary = (start // block + 1) * block
             if start % block and end > boundary:

@@ -10,8 +10,8 @@ request's block table of a group, groups are indices into ``run.groups``. Times 
 or step numbers under ``clock: steps``.
 
 Order within a step: decisions with their claims; copies ``cow``, then ``pre``; what attention was given;
-advances; ``accept`` and ``output``; copies ``post``; ``store``; ``finish``; ``commit``. A claim is due at the end of its
-step. ``steps`` is 0 for what happens in the current step; ``steps`` = n > 0 tells a run of decode steps that
+advances; ``accept`` and ``output``; copies ``post``; ``store``; ``finish``; ``commit``. A claim is due at the end of
+its step. ``steps`` is 0 for what happens in the current step; ``steps`` = n > 0 tells a run of decode steps that
 was fast-forwarded: the n steps before the current one, in which nobody claimed or read what it wrote.
 """
 

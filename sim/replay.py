@@ -177,9 +177,9 @@ def outcome_of(
 
 SUMMED = (
     "poisoned", "poisoned_roots", "wrong_restores", "wrong_reads", "tainted_requests", "null_boundaries",
-    "materialized_boundaries", "deferred", "same_step_refused", "hit_tokens", "resume_hit_tokens",
-    "loaded_tokens", "prefill_tokens", "resets", "prompt_tokens", "output_tokens", "requests", "finished", "steps", "chunks", "preempted", "evicted", "claims", "restores", "time_us",
-    "violated", "wall_s",
+    "materialized_boundaries", "deferred", "same_step_refused", "hit_tokens", "resume_hit_tokens", "loaded_tokens",
+    "prefill_tokens", "resets", "prompt_tokens", "output_tokens", "requests", "finished", "steps", "chunks",
+    "preempted", "evicted", "claims", "restores", "time_us", "violated", "wall_s",
 )  # fmt: skip
 
 

@@ -38,7 +38,7 @@ def engine(model: Engine) -> Iterator[Complaint]:
     if model.offload.blocks and not model.enable_prefix_caching:
         yield (
             ("offload", "blocks"),
-            f"found {model.offload.blocks}, allowed 0 without enable_prefix_caching: what is stored is what is published",
+            f"found {model.offload.blocks}, allowed 0 without enable_prefix_caching: only what is published is stored",
         )
     drafts = model.speculative.num_speculative_tokens
     for i, accepted in enumerate(model.speculative.accepted_drafts or ()):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from sim.cache.groups import AllModeCache, AttentionCache, CopyOnWrite, Full, OnClaim, RecurrentCache, Table
 from sim.cache.lookup import Hit, geometry

@@ -99,14 +99,22 @@ class Shelf:
         return 0
 
 
-def reach(tier: Tier, window: Window, shelves: Sequence[Shelf], key: Callable[[Shelf, int], Key], start: int, limit: int) -> int:
+def reach(
+    tier: Tier,
+    window: Window,
+    shelves: Sequence[Shelf],
+    key: Callable[[Shelf, int], Key],
+    start: int,
+    limit: int,
+) -> int:
     """Tokens from which a request that the pool gave ``start`` can go on, at most ``limit``; ``start``: no further.
 
     Attention's blocks are looked up first and then the recurrent states, until all agree, as vLLM's
     OffloadingConnector does. A group that would return less than a block returns nothing. ``key``: that of a block.
     """
     # A state is a point: unless the prefix that is asked for ends on one, the state found lies behind it.
-    end = limit // (cut := lcm(*(s.block_size for s in shelves if s.mode in window.modes))) * cut
+    cut = lcm(*(s.block_size for s in shelves if s.mode in window.modes))
+    end = limit // cut * cut
     dropped: set[int] = set()
     while True:
         before = end
@@ -116,7 +124,7 @@ def reach(tier: Tier, window: Window, shelves: Sequence[Shelf], key: Callable[[S
             end = min(end, shelf.known * size)
             if end - start < size:
                 return start
-            count = shelf.count(lambda i, s=shelf: key(s, i) in tier, first, end, drops, window.exact)
+            count = shelf.count(lambda column: key(shelf, column) in tier, first, end, drops, window.exact)  # noqa: B023
             if drops:
                 count -= 1
                 dropped.add(shelf.group)

@@ -37,7 +37,7 @@ VLLM_0_28_0: dict[str, str] = {
     **VLLM_0_27_0,
     "draft_slots": "scheduled",
     "started": "when-scheduled",
-    "offload": "aligned-window",
+    "offload": "aligned-end",
 }
 
 # Placeholders that the split clips are dropped; internal checkpoints; retention intervals; a module for each draft.

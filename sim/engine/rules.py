@@ -164,7 +164,7 @@ RULES: dict[str, dict[str, object]] = {
     "modules": {"one": Flag(False), "one-a-draft": Flag(True)},
     "kernel": {"align-and-all": Flag(True), "align": Flag(False)},
     "worker": {"v2": Flag(True), "v1": Flag(False)},
-    "offload": WINDOWS,
+    "offload": dict(WINDOWS),
     "admission": {"wait": Flag(True)},
 }
 

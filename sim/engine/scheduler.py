@@ -122,7 +122,12 @@ class Scheduler:
         """For how many steps from ``step`` on every request is quiet, so that all of them can be skipped at once."""
         if self.quiet.tokens > self.cap:
             return 0
-        if self.active or self._aborted or self._reset_asked or (self.waiting and len(self.running) < self.options.max_num_seqs):
+        if (
+            self.active
+            or self._aborted
+            or self._reset_asked
+            or (self.waiting and len(self.running) < self.options.max_num_seqs)
+        ):
             return 0
         return self.quiet.until() - step
 
