@@ -142,7 +142,7 @@ def test_an_aligned_window_never_poisons(case: Tiered, data: st.DataObject) -> N
         ("vllm-0.27.0", "any-length", "all"),
         ("vllm-0.27.0", "unaligned", "align"),
         ("vllm-0.28.0", "aligned-end", "align"),
-        ("vllm-0.33.0", "aligned-end", "align"),
+        ("vllm-0.33.0", "aligned-end-one-more", "align"),
     ],
 )
 def test_each_weaker_window_is_found_to_start_somebody_wrong(preset: str, value: str, mode: str) -> None:

@@ -58,10 +58,13 @@ class Window:
     """Cache modes of recurrent groups to whose blocks the longest possible prefix is cut."""
     exact: bool = False
     """Whether a recurrent group returns only the state of exactly those tokens, wherever the prefix ends."""
+    one_more: bool = False
+    """Whether attention is asked for the block past the end that a look-ahead drafter makes it give up."""
 
 
 WINDOWS = {
-    "aligned-window": Window(("align", "all"), exact=True),
+    "aligned-window": Window(("align", "all"), exact=True, one_more=True),
+    "aligned-end-one-more": Window(("align", "all"), one_more=True),
     "aligned-end": Window(("align", "all")),
     "any-length": Window(("align",)),
     "unaligned": Window(()),
@@ -81,13 +84,13 @@ class Shelf:
     known: int
     """Full blocks whose hash is known."""
 
-    def count(self, holds: Callable[[int], bool], first: int, end: int, drops: bool, exact: bool) -> int:
+    def count(self, holds: Callable[[int], bool], first: int, end: int, drops: bool, window: Window) -> int:
         """Blocks from ``first`` on up to the end of what it can return of ``end`` tokens, before a drop.
 
         Attention: those in a row from the first; recurrent: up to the last one (or pair, for a drop).
         """
-        last = end // self.block_size if exact and self.mode else -(-end // self.block_size)
-        last = min(last + drops, self.known)
+        last = end // self.block_size if window.exact and self.mode else -(-end // self.block_size)
+        last = min(last + (drops and (window.one_more or bool(self.mode))), self.known)
         if not self.mode:
             return next((i for i in range(first, last) if not holds(i)), max(last, first)) - first
         wanted = 1 + drops
@@ -124,7 +127,7 @@ def reach(
             end = min(end, shelf.known * size)
             if end - start < size:
                 return start
-            count = shelf.count(lambda column: key(shelf, column) in tier, first, end, drops, window.exact)  # noqa: B023
+            count = shelf.count(lambda column: key(shelf, column) in tier, first, end, drops, window)  # noqa: B023
             if drops:
                 count -= 1
                 dropped.add(shelf.group)

@@ -50,11 +50,12 @@ VLLM_0_29_0: dict[str, str] = {
 }
 
 # Reusable ends leave a token for the logits, and the tail follows the drop; only the chunk that reaches the prefill's
-# end exports a checkpoint; retirement walks gaps; the drop may be looked up past the end, or turned off; no ``all``
-# mode.
+# end exports a checkpoint; retirement walks gaps; the drop may be looked up past the end (in an offload tier too), or
+# turned off; no ``all`` mode.
 VLLM_0_32_0: dict[str, str] = {
     **VLLM_0_29_0,
     "kernel": "align",
+    "offload": "aligned-end-one-more",
     "boundaries": "leaves-tokens",
     "checkpoint": "at-prefill-end",
     "junction": "exact",

@@ -142,10 +142,10 @@ def test_a_worker_that_does_not_start_becomes_one_message() -> None:
 
 def test_a_tier_and_resets_are_refused_by_name() -> None:
     with child() as engine:
-        with pytest.raises(EngineError, match="vLLM fake cannot run this: workload.resets"):
+        with pytest.raises(EngineError, match=r"vLLM fake cannot run this: workload\.resets"):
             scheduler(engine, Heard()).reset()
         tiered, table = replace(OPTIONS, offload=Offload(8)), presets.table(OPTIONS.preset, OPTIONS.rules)
-        with pytest.raises(EngineError, match="vLLM fake cannot run this: engine.offload"):
+        with pytest.raises(EngineError, match=r"vLLM fake cannot run this: engine\.offload"):
             LiveScheduler(tiered, rules.resolve(table), Heard(), 0, engine)
 
 
