@@ -7,6 +7,7 @@ never sees why an engine decided anything.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -55,6 +56,10 @@ class Auditor(Observer):
         self._ever: set[tuple[int, Any]] = set()
         """(group, state) of every claim ever made."""
         self._live: dict[tuple[int, Any], dict[int, None]] = {}
+        self._tier: dict[tuple[int, str], Content | None] = {}
+        """What was stored under a key of a group; None: a slot without content."""
+        self._storing: dict[tuple[int, str], int] = {}
+        """The slots that are stored at the end of this step."""
         self._prefilled: list[str] = []
         self._ended: list[str] = []
 
@@ -130,11 +135,26 @@ class Auditor(Observer):
         self.requests[request].next = offset
         self.lineage.read(slot, request)
 
+    def store(self, group: int, slot: int, key: str, offset: int) -> None:
+        self._storing[group, key] = slot
+
     def load(self, request: str, group: int, key: str, slot: int, offset: int) -> None:
-        state = self.family.state_at(self.requests[request].tokens, offset)
-        self._put(slot, Content(state, offset, Write(self.index, request, 0, offset, "load"), request))
+        write = Write(self.index, request, 0, offset, "load")
+        if (group, key) not in self._tier:
+            # A connector's, of which nothing is known but what it says.
+            state = self.family.state_at(self.requests[request].tokens, offset)
+            self._put(slot, Content(state, offset, write, request))
+            if self.lockstep is not None:
+                self.lockstep.load(slot, self.requests[request].tokens, offset)
+            return
+        stored = self._tier[group, key]
+        if stored is None:
+            self._erase([slot])
+            return
+        self._put(slot, replace(stored, write=write))
         if self.lockstep is not None:
-            self.lockstep.load(slot, self.requests[request].tokens, offset)
+            self.lockstep.fetch((group, key), slot)
+        self.lineage.loaded(stored.finding, request)
 
     def claim(self, group: int, slot: int, request: str, column: int, offset: int, hash: bytes) -> None:
         # What a step publishes when it commits comes after the prefills that ended in it.
@@ -268,6 +288,12 @@ class Auditor(Observer):
         for slot in sorted(self._due):
             self._check_claims(slot)
         self._due.clear()
+        for key, slot in self._storing.items():
+            # After the checks: what is found wrong is stored as such.
+            self._tier[key] = self.slots.get(slot)
+            if self.lockstep is not None:
+                self.lockstep.store(slot, key)
+        self._storing.clear()
         self._count_prefilled()
         for request in self._ended:
             del self.requests[request]
@@ -442,6 +468,9 @@ class Auditor(Observer):
     def _check_shape(self, request: str, seen: Seen, start: int, end: int, stop: str) -> None:
         """I2 chunk shape: a mid-block start ends within its block; an end off the grid has a cause."""
         for group in self.recurrent:
+            if not self.groups[group].aligned:
+                # It leaves a state at every boundary that it passes, wherever it starts and ends.
+                continue
             block, name = self.groups[group].block_size, self.groups[group].name
             boundary = (start // block + 1) * block
             if start % block and end > boundary:

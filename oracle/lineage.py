@@ -64,6 +64,11 @@ class Lineage:
         for finding in self._by_slot.get(slot, ()):
             self.drafts[finding].readers[request] = None
 
+    def loaded(self, finding: int | None, request: str) -> None:
+        """A request got what a finding is about from elsewhere."""
+        if finding is not None:
+            self.drafts[finding].readers[request] = None
+
     def findings(self) -> tuple[Finding, ...]:
         """The findings, closed."""
         return tuple(

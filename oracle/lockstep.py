@@ -37,6 +37,7 @@ class Lockstep:
     def __init__(self, taps: int) -> None:
         self.kept = taps - 1
         self._inputs: dict[int, Inputs] = {}
+        self._tier: dict[tuple[int, str], Inputs | None] = {}
 
     def window(self, tokens: Tokens, offset: int) -> Window:
         """The true window after ``offset`` tokens."""
@@ -50,6 +51,18 @@ class Lockstep:
     def load(self, slot: int, tokens: Tokens, offset: int) -> None:
         """A state that came from elsewhere brings its window."""
         self._inputs[slot] = Inputs(self.window(tokens, offset), 0)
+
+    def store(self, slot: int, key: tuple[int, str]) -> None:
+        """A tier takes the window of a slot with its state."""
+        self._tier[key] = self._inputs.get(slot)
+
+    def fetch(self, key: tuple[int, str], slot: int) -> None:
+        """And brings it back, as it was."""
+        inputs = self._tier.get(key)
+        if inputs is None:
+            self._inputs.pop(slot, None)
+        else:
+            self._inputs[slot] = inputs
 
     def copy(self, source: int, target: int, shift: int) -> None:
         """Copy the window of ``source``, shifted."""

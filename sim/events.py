@@ -10,8 +10,8 @@ request's block table of a group, groups are indices into ``run.groups``. Times 
 or step numbers under ``clock: steps``.
 
 Order within a step: decisions with their claims; copies ``cow``, then ``pre``; what attention was given;
-advances; ``accept`` and ``output``; copies ``post``; ``finish``; ``commit``. A claim is due at the end of its
-step. ``steps`` is 0 for what happens in the current step; ``steps`` = n > 0 tells a run of decode steps that
+advances; ``accept`` and ``output``; copies ``post``; ``store``; ``finish``; ``commit``. A claim is due at the end of
+its step. ``steps`` is 0 for what happens in the current step; ``steps`` = n > 0 tells a run of decode steps that
 was fast-forwarded: the n steps before the current one, in which nobody claimed or read what it wrote.
 """
 
@@ -23,7 +23,11 @@ from typing import Any
 
 from sim.tokens import Segments
 
-SCHEMA = "stateat-log/1"
+SCHEMA = "stateat-log/2"
+SCHEMAS = ("stateat-log/1", SCHEMA)
+"""Those that are read."""
+SINCE = {"store": SCHEMA, "reset": SCHEMA}
+"""Events that older logs cannot hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +96,12 @@ class Observer:
     def restore(self, request: str, group: int, slot: int, column: int, offset: int, group_hits: Sequence[int]) -> None:
         """A hit: the request starts at ``offset`` from the state in ``slot``."""
 
+    def store(self, group: int, slot: int, key: str, offset: int) -> None:
+        """A tier below the pool takes what the slot holds at the end of this step, as state@offset, under a key."""
+
     def load(self, request: str, group: int, key: str, slot: int, offset: int) -> None:
-        """A connector brought the request's state@offset into a slot."""
+        """What was stored under a key comes into a slot, and the request goes on from it at ``offset``; under a key of
+        which nobody stored anything a connector brings the request's state@offset."""
 
     def claim(self, group: int, slot: int, request: str, column: int, offset: int, hash: bytes) -> None:
         """The cache advertises: this slot holds state@offset of this request's prefix."""
@@ -133,6 +141,9 @@ class Observer:
 
     def preempt(self, request: str) -> None:
         """Back to the head of the waiting queue, with nothing computed."""
+
+    def reset(self, done: bool) -> None:
+        """The prefix cache of the pool was to be emptied, and was, or (blocks were in use) was not."""
 
     def finish(self, request: str) -> None:
         """A request ended by itself."""
@@ -244,6 +255,14 @@ class Restore:
 
 
 @dataclass(frozen=True, slots=True)
+class Store:
+    group: int
+    slot: int
+    key: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class Load:
     request: str
     group: int
@@ -324,6 +343,11 @@ class Preempt:
 
 
 @dataclass(frozen=True, slots=True)
+class Reset:
+    done: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Finish:
     request: str
 
@@ -348,8 +372,8 @@ class End:
 EVENTS: dict[str, type[Any]] = {
     event.__name__.lower(): event
     for event in (
-        Run, Arrive, Step, Defer, Refuse, Admit, Allocate, Release, Restore, Load, Claim, Unclaim, Chunk, Copy,
-        Advance, Accept, Output, Preempt, Finish, Abort, Commit, End,
+        Run, Arrive, Step, Defer, Refuse, Admit, Allocate, Release, Restore, Store, Load, Claim, Unclaim, Chunk, Copy,
+        Advance, Accept, Output, Preempt, Reset, Finish, Abort, Commit, End,
     )
 }  # fmt: skip
 

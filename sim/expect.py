@@ -12,7 +12,7 @@ PLAIN = ("livelock", "digest")
 """Keys compared as they are; the others but those below are numbers."""
 MEASURED = ("exact", "noise", "not_finite")
 """Keys that only a family with numbers has; ``digest`` says nothing of them."""
-STRUCTURED = ("ends", "hits", "findings", "vacuous", "cases")
+STRUCTURED = ("ends", "hits", "loads", "findings", "vacuous", "cases")
 FINDING_KEYS = (
     "invariant", "severity", "step", "request", "group", "column", "claimed", "held", "verdict", "root",
 )  # fmt: skip
@@ -48,11 +48,11 @@ def _compare(expect: Mapping[str, Any], outcome: Outcome) -> Iterator[tuple[str,
                 got = outcome.ends.get(request)
                 if got is None or not _ends_match(ends, got):
                     yield f"ends.{request}", ends, None if got is None else list(got)
-        elif key == "hits":
+        elif key in ("hits", "loads"):
             for request, number in wanted.items():
-                hit = outcome.hits.get(request)
-                if hit is None or not number_matches(number, hit):
-                    yield f"hits.{request}", number, hit
+                tokens = getattr(outcome, key).get(request)
+                if tokens is None or not number_matches(number, tokens):
+                    yield f"{key}.{request}", number, tokens
         elif key in PLAIN:
             if getattr(outcome, key) != wanted:
                 yield key, wanted, getattr(outcome, key)

@@ -49,6 +49,7 @@ class Engine(Protocol):
     def quiet_tokens(self) -> int: ...
     def add(self, arrival: Arrival, time: int) -> None: ...
     def abort(self, name: str) -> bool: ...
+    def reset(self) -> None: ...
     def jump(self, step: int) -> int: ...
     def step(self, index: int, time: int, budget: int) -> Step: ...
 
@@ -64,6 +65,7 @@ class Simulation:
         budgets: Sequence[int],
         observer: Observer,
         progress: Progress | None = None,
+        resets: Sequence[int] = (),
     ) -> None:
         self.env = simpy.Environment()
         self.scheduler = scheduler
@@ -86,6 +88,7 @@ class Simulation:
             ((a.abort, a.id) for a in arrivals if a.abort is not None), reverse=True
         )
         """The next one last."""
+        self._resets = sorted(resets)
         self._followers: dict[str, list[Arrival]] = defaultdict(list)
         for arrival in arrivals:
             if arrival.after is not None:
@@ -97,6 +100,7 @@ class Simulation:
         """Until the last request has ended, or nothing moves any more."""
         self.env.process(self._arrive())
         self.env.process(self._abort())
+        self.env.process(self._reset())
         engine = self.env.process(self._steps())
         self.env.run(until=engine)
         self.observer.end(self.index, self._now, self.livelock)
@@ -134,6 +138,12 @@ class Simulation:
             self._aborts.pop()
             if not self.scheduler.abort(name):
                 self._gone.add(name)
+
+    def _reset(self) -> Process:
+        for time in self._resets:
+            if time > self.env.now:
+                yield self.env.timeout(time - self.env.now)
+            self.scheduler.reset()
 
     def _done(self, names: Iterable[str]) -> None:
         for name in names:

@@ -73,6 +73,7 @@ def simulate(
             fast_forward=fast_forward,
             about=name,
             make=make,
+            resets=run.workload.resets,
         )
     except PolicyError as error:
         where = run.variant + (f", case {run.case}" if run.case else "")
@@ -92,6 +93,7 @@ def drive(
     fast_forward: bool = True,
     about: Mapping[str, str] | None = None,
     make: Make | None = None,
+    resets: Sequence[int] = (),
 ) -> Outcome:
     """An engine (the reference one) under these requests, with the oracle beside it; ``about`` names it in a log."""
     started = perf_counter()
@@ -111,7 +113,7 @@ def drive(
     everyone.run(SCHEMA, options.preset, options.groups, drafts, options_in_force(options) | dict(about or {}))
     tick = None if progress is None else _teller(progress, len(requests), auditor)
     try:
-        Simulation(scheduler, options, requests, budgets, everyone, tick).run()
+        Simulation(scheduler, options, requests, budgets, everyone, tick, resets).run()
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         theirs = rules.plugins(table)
         if not theirs:
@@ -199,6 +201,8 @@ def outcome_of(
         same_step_refused=tally.same_step_refused,
         hit_tokens=tally.hit_tokens,
         resume_hit_tokens=tally.resume_hit_tokens,
+        loaded_tokens=tally.loaded_tokens,
+        prefill_tokens=tally.prefill_tokens,
         prompt_tokens=tally.prompt_tokens,
         output_tokens=tally.output_tokens,
         requests=tally.requests,
@@ -209,12 +213,14 @@ def outcome_of(
         evicted=tally.evicted,
         claims=counts.claims,
         restores=tally.restores,
+        resets=tally.resets,
         livelock=tally.livelock,
         time_us=tally.time_us,
         ttft_us=tally.ttft_us(),
         digest=digest.hexdigest(),
         ends={name: tuple(ends) for name, ends in tally.ends.items()},
         hits=dict(tally.hits),
+        loads=dict(tally.loads),
         violated=int(bool(counts.poisoned or counts.mid_block)),
         states=_states(auditor, truth),
     )
@@ -222,9 +228,9 @@ def outcome_of(
 
 SUMMED = (
     "poisoned", "poisoned_roots", "wrong_restores", "wrong_reads", "tainted_requests", "null_boundaries",
-    "materialized_boundaries", "deferred", "same_step_refused", "hit_tokens", "resume_hit_tokens", "prompt_tokens",
-    "output_tokens", "requests", "finished", "steps", "chunks", "preempted", "evicted", "claims", "restores", "time_us",
-    "violated", "wall_s",
+    "materialized_boundaries", "deferred", "same_step_refused", "hit_tokens", "resume_hit_tokens", "loaded_tokens",
+    "prefill_tokens", "resets", "prompt_tokens", "output_tokens", "requests", "finished", "steps", "chunks",
+    "preempted", "evicted", "claims", "restores", "time_us", "violated", "wall_s",
 )  # fmt: skip
 
 
@@ -241,6 +247,7 @@ def sum_of(cases: Mapping[str, Outcome]) -> Outcome:
         digest=digest,
         ends={},
         hits={},
+        loads={},
         cases=dict(cases),
         states=_sum_of_states([outcome.states for outcome in cases.values()]),
     )

@@ -53,6 +53,8 @@ class Outcome:
     same_step_refused: int = 0
     hit_tokens: int = 0
     resume_hit_tokens: int = 0
+    loaded_tokens: int = 0
+    prefill_tokens: int = 0
     prompt_tokens: int = 0
     output_tokens: int = 0
     requests: int = 0
@@ -63,6 +65,7 @@ class Outcome:
     evicted: int = 0
     claims: int = 0
     restores: int = 0
+    resets: int = 0
     livelock: bool = False
     time_us: int = 0
     ttft_us: Mapping[str, float] = field(default_factory=dict)
@@ -72,6 +75,8 @@ class Outcome:
     """Prefill chunk ends of each request."""
     hits: Mapping[str, int] = field(default_factory=dict)
     """Hit tokens of each request's first admission."""
+    loads: Mapping[str, int] = field(default_factory=dict)
+    """Tokens that each request's first admission had from a tier or a connector."""
     cases: Mapping[str, Outcome] = field(default_factory=dict)
     """Under ``cases``: the outcome of each, of which this one is the sum."""
     violated: int = 0

@@ -323,7 +323,8 @@ def _expected(
     ids = None if None in written else dict.fromkeys(r.id for requests in written for r in requests or ())
     if not group:
         return expect, []
-    return expect, list(_placed(scenario_checks.expectation(expect, ids, groups, cases), wanted))
+    tier = any(run.options.offload.blocks for run in group)
+    return expect, list(_placed(scenario_checks.expectation(expect, ids, groups, cases, tier), wanted))
 
 
 def _run(file: Path, node: Node, shape: File | None, whole: Whole, variant: str, case: str) -> Run:

@@ -39,6 +39,11 @@ def engine(model: Engine) -> Iterator[Complaint]:
             f"found {model.num_blocks}, allowed at least {least}: the null block, one for each group "
             f"({len(model.groups)}) and one for each draft ({model.speculative.num_speculative_tokens})",
         )
+    if model.offload.blocks and not model.enable_prefix_caching:
+        yield (
+            ("offload", "blocks"),
+            f"found {model.offload.blocks}, allowed 0 without enable_prefix_caching: only what is published is stored",
+        )
     drafts = model.speculative.num_speculative_tokens
     for i, accepted in enumerate(model.speculative.accepted_drafts or ()):
         if accepted > drafts:
@@ -115,11 +120,16 @@ def _workload(model: Whole) -> Iterator[Complaint]:
 
 
 def expectation(
-    expect: Mapping[str, Any], requests: Collection[str] | None, groups: Collection[str], cases: Collection[str]
+    expect: Mapping[str, Any],
+    requests: Collection[str] | None,
+    groups: Collection[str],
+    cases: Collection[str],
+    tier: bool = False,
 ) -> Iterator[Complaint]:
     """What is wrong with a variant's expectation: unknown names, and "clean" without a hit.
 
-    ``requests`` is None where the ids are not written in the file.
+    ``requests`` is None where the ids are not written in the file. ``tier``: whether there is a tier below the pool,
+    so that what is loaded may come from it.
     """
     parts: list[tuple[tuple[str, ...], Mapping[str, Any]]] = [((), expect)]
     for name, part in (expect.get("cases") or {}).items():
@@ -129,16 +139,17 @@ def expectation(
     for place, part in parts:
         yield from _below(place, _known(part, requests, groups))
     clean = [place for place, part in parts if _pins_to_zero(part.get("poisoned"))]
-    if clean and not any(_expects_hits(part) or part.get("vacuous") for _, part in parts):
+    if clean and not any(_expects_hits(part, tier) or part.get("vacuous") for _, part in parts):
         yield (
             (*clean[0], "poisoned"),
             "found poisoned pinned to 0 and no hit expected, which proves nothing; allowed with hit_tokens, "
-            "resume_hit_tokens or hits of a positive minimum, or with `vacuous: why`",
+            f"resume_hit_tokens{', loaded_tokens, loads' if tier else ''} or hits of a positive minimum, "
+            "or with `vacuous: why`",
         )
 
 
 def _known(part: Mapping[str, Any], requests: Collection[str] | None, groups: Collection[str]) -> Iterator[Complaint]:
-    for key in ("ends", "hits"):
+    for key in ("ends", "hits", "loads"):
         for name in part.get(key) or {}:
             if requests is not None and name not in requests:
                 yield (key, name), choice(name, requests)
@@ -162,6 +173,8 @@ def _positive(number: Any) -> bool:
     return bool((number.get("min") or 0) > 0 if isinstance(number, Mapping) else number)
 
 
-def _expects_hits(part: Mapping[str, Any]) -> bool:
+def _expects_hits(part: Mapping[str, Any], tier: bool) -> bool:
     numbers = [part.get("hit_tokens"), part.get("resume_hit_tokens"), *(part.get("hits") or {}).values()]
+    if tier:
+        numbers += [part.get("loaded_tokens"), *(part.get("loads") or {}).values()]
     return any(_positive(number) for number in numbers)

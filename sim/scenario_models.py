@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, SkipValidation, Tag, model_validator
 
-from sim.engine.options import METHODS, Costs, Options, Speculative
+from sim.engine.options import METHODS, Costs, Offload, Options, Speculative
 from sim.events import Group
 from sim.schema import (
     MAX_BLOCK_SIZE,
@@ -85,6 +85,13 @@ class CostsModel(Strict):
     """Microseconds of each decode token (drafts included) of a step."""
 
 
+class OffloadModel(Strict):
+    """A tier below the pool: CPU memory."""
+
+    blocks: Annotated[int, Field(ge=0, le=MAX_NUM_BLOCKS)] = 0
+    """Blocks of any group that it keeps, the least recently used go first; 0: there is none."""
+
+
 class Engine(Strict):
     """The configuration of the engine, by vLLM's names."""
 
@@ -126,6 +133,8 @@ class Engine(Strict):
     """Tokens between states that stay published; 0: only those that a resend needs; all by default (since 0.29)."""
     shared_prefix_checkpoint: bool = False
     """Whether a chunk stops exactly where a prefix is known to be shared (since vLLM 0.32)."""
+    offload: OffloadModel = OffloadModel()
+    """A tier below the pool, into which full blocks are stored and from which requests are started; none by default."""
     speculative: SpeculativeModel = SpeculativeModel()
     """Speculative decoding; off by default."""
     clock: Literal["us", "steps"] = "us"
@@ -155,6 +164,7 @@ class Engine(Strict):
             prefill_checkpoint_alignment=self.prefill_checkpoint_alignment,
             prefix_cache_retention_interval=self.prefix_cache_retention_interval,
             shared_prefix_checkpoint=self.shared_prefix_checkpoint,
+            offload=Offload(self.offload.blocks),
             speculative=Speculative(
                 method=self.speculative.method,
                 num_speculative_tokens=self.speculative.num_speculative_tokens,
@@ -288,7 +298,8 @@ class Expectation(Strict):
 
     poisoned: Number | None = None
     """Distinct (hash, slot) pairs contradicted at the end of some step. Pinned to 0, it needs a hit as well:
-    hit_tokens, resume_hit_tokens or hits with a positive minimum, or `vacuous` with the reason why not."""
+    hit_tokens, resume_hit_tokens or hits with a positive minimum (with an offload tier also loaded_tokens or loads),
+    or `vacuous` with the reason why not."""
     poisoned_roots: Number | None = None
     """Those whose held state has no wrong ancestor."""
     wrong_restores: Number | None = None
@@ -309,6 +320,10 @@ class Expectation(Strict):
     """Prompt tokens skipped by hits, first admissions only."""
     resume_hit_tokens: Number | None = None
     """Tokens skipped by hits after preemption."""
+    loaded_tokens: Number | None = None
+    """Prompt tokens that an offload tier or a connector brought, first admissions only."""
+    prefill_tokens: Number | None = None
+    """Tokens that prefill chunks computed, each as often as it was."""
     prompt_tokens: Number | None = None
     """Prompt tokens of the workload."""
     steps: Number | None = None
@@ -325,6 +340,8 @@ class Expectation(Strict):
     """Admissions with a hit."""
     claims: Number | None = None
     """Claims of recurrent groups."""
+    resets: Number | None = None
+    """Times that the prefix cache was emptied; those that were refused do not count."""
     finished: Number | None = None
     """Requests that ended by themselves."""
     exact: Number | None = None
@@ -341,6 +358,8 @@ class Expectation(Strict):
     """By request id: the ends of its prefill chunks, tokens."""
     hits: dict[str, Number] | None = None
     """By request id: tokens skipped by the hit of its first admission."""
+    loads: dict[str, Number] | None = None
+    """By request id: tokens that an offload tier or a connector brought at its first admission."""
     findings: Findings | None = None
     """A list: these findings and no other, in any order. `contains`: these among others."""
     vacuous: Annotated[str, Field(min_length=1)] | None = None

@@ -27,13 +27,15 @@ class Tally(Observer):
         self.chunks = 0
         self.preempted = 0
         self.evicted = 0
-        self.computed = 0
-        """Prompt and output tokens that were computed, each as often as it was."""
+        self.loaded_tokens = 0
+        self.prefill_tokens = 0
+        self.resets = 0
         self.steps = 0
         self.time_us = 0
         self.livelock = False
         self.ends: dict[str, list[int]] = {}
         self.hits: dict[str, int] = {}
+        self.loads: dict[str, int] = {}
         self._prompts: dict[str, int] = {}
         self._arrived: dict[str, int] = {}
         self._outputs: dict[str, int] = {}
@@ -74,8 +76,9 @@ class Tally(Observer):
             self.resume_hit_tokens += hit
             return
         self.hit_tokens += hit
+        self.loaded_tokens += external
         if request in self.ends:
-            self.hits[request] = hit
+            self.hits[request], self.loads[request] = hit, external
 
     def claim(self, group: int, slot: int, request: str, column: int, offset: int, hash: bytes) -> None:
         self._claims[slot] = self._claims.get(slot, 0) + 1
@@ -91,8 +94,10 @@ class Tally(Observer):
     ) -> None:
         self.chunks += max(steps, 1)
         outputs = self._outputs.get(request, 0)
-        if request in self.ends and start < self._prompts[request] + max(outputs - 1, 0):
-            self.ends[request].append(end)
+        if start < self._prompts[request] + max(outputs - 1, 0):
+            self.prefill_tokens += max(end - start - drafts, 1)
+            if request in self.ends:
+                self.ends[request].append(end)
 
     def output(self, request: str, count: int, tokens: tuple[int, ...] | None) -> None:
         if request not in self._outputs:
@@ -103,6 +108,9 @@ class Tally(Observer):
 
     def preempt(self, request: str) -> None:
         self.preempted += 1
+
+    def reset(self, done: bool) -> None:
+        self.resets += done
 
     def finish(self, request: str) -> None:
         self.finished += 1

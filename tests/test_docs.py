@@ -438,7 +438,12 @@ def test_every_event_is_documented_with_its_arguments() -> None:
 def test_the_lines_of_events_are_those_of_real_logs(tmp_path: Path) -> None:
     logged: set[str] = set()
     for i, file in enumerate(
-        ("scenarios/seeds/s02-anatomy.yaml", "scenarios/seeds/s03-resume-mid-block.yaml", "docs/examples/events.yaml")
+        (
+            "scenarios/seeds/s02-anatomy.yaml",
+            "scenarios/seeds/s03-resume-mid-block.yaml",
+            "scenarios/seeds/s21-offload-cost.yaml",
+            "docs/examples/events.yaml",
+        )
     ):
         status, printed = run(f"stateat replay {file} --log build/{i}.jsonl", tmp_path)
         assert status == 0, "\n".join(printed)

@@ -13,7 +13,7 @@ from types import UnionType
 from typing import Any, TextIO, Union, get_args, get_origin, get_type_hints
 
 from sim.errors import InputError
-from sim.events import EVENTS, SCHEMA, Group, Observer
+from sim.events import EVENTS, SCHEMAS, SINCE, Group, Observer, Run
 
 
 class Recorder(Observer):
@@ -49,25 +49,27 @@ def read(path: Path) -> Iterator[Any]:
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from error
     with stream:
-        empty = True
+        schema = ""
         try:
             for number, line in enumerate(stream, 1):
                 if not line.strip():
                     continue
-                event = _event(f"{path}:{number}", line)
-                if empty and type(event).__name__ != "Run":
+                event = _event(f"{path}:{number}", line, schema)
+                if isinstance(event, Run):
+                    schema = event.schema
+                elif not schema:
                     raise InputError(f"{path}:{number}: event: found {type(event).__name__.lower()}, allowed: run")
-                empty = False
                 yield event
         except UnicodeDecodeError as error:
             raise InputError(f"{path}: not UTF-8 text ({error.reason})") from error
         except OSError as error:
             raise InputError(f"{path}: {error.strerror or error}") from error
-    if empty:
+    if not schema:
         raise InputError(f"{path}: an empty log, allowed are lines such as the ones that --log writes")
 
 
-def _event(where: str, line: str) -> Any:
+def _event(where: str, line: str, schema: str) -> Any:
+    """The event of a line; ``schema``: that of the run that it belongs to, '' before the first."""
     try:
         data = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -76,10 +78,11 @@ def _event(where: str, line: str) -> Any:
         raise InputError(f"{where}: found {type(data).__name__}, allowed is an object")
     name = data.pop("event", None)
     event = EVENTS.get(name) if isinstance(name, str) else None
-    if event is None:
-        raise InputError(f"{where}: event: found {name!r}, allowed: {', '.join(EVENTS)}")
-    if name == "run" and data.get("schema") != SCHEMA:
-        raise InputError(f"{where}: schema: found {data.get('schema')!r}, allowed: {SCHEMA}")
+    allowed = [name for name in EVENTS if not schema or schema >= SINCE.get(name, "")]
+    if event is None or name not in allowed:
+        raise InputError(f"{where}: event: found {name!r}, allowed: {', '.join(allowed)}")
+    if name == "run" and data.get("schema") not in SCHEMAS:
+        raise InputError(f"{where}: schema: found {data.get('schema')!r}, allowed: {', '.join(SCHEMAS)}")
     known = {f.name for f in fields(event)}
     for key in sorted(known ^ set(data)):
         raise InputError(f"{where}: {name}.{key}: {'missing' if key in known else 'an unknown key'}")

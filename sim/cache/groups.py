@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from sim.cache.lookup import Geometry
 from sim.cache.pool import NULL, BlockPool
@@ -15,6 +16,16 @@ from sim.cache.retire import Retire
 
 OnClaim = Callable[[int, int, str, int, int, bytes], None]
 """(group, block, request, column, offset, hash)"""
+
+
+class Full(NamedTuple):
+    """A full block that was advertised."""
+
+    request: str
+    group: int
+    hash: bytes
+    block: int
+    tokens: int
 
 
 @dataclass(slots=True)
@@ -56,6 +67,8 @@ class GroupCache:
         self.unit = geo.hash_unit
         self.scale = block_size // geo.hash_unit
         self.claim = claim
+        self.full: list[Full] | None = None
+        """Full blocks that were advertised, where somebody wants to know."""
         self.copies: list[CopyOnWrite] = []
 
     def adopt(self, table: Table, hit: list[int], hit_tokens: int, total: int) -> None:
@@ -127,8 +140,12 @@ class GroupCache:
         return key
 
     def _insert(self, request: str, block: int, column: int, tokens: int, key: bytes) -> None:
-        if self.pool.insert(self.group, key, block, tokens) and self.claim is not None:
+        if not self.pool.insert(self.group, key, block, tokens):
+            return
+        if self.claim is not None:
             self.claim(self.group, block, request, column, tokens, key)
+        if self.full is not None and tokens % self.block_size == 0:
+            self.full.append(Full(request, self.group, key, block, tokens))
 
 
 class AttentionCache(GroupCache):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING
 
-from sim.cache.groups import AllModeCache, AttentionCache, CopyOnWrite, OnClaim, RecurrentCache, Table
+from sim.cache.groups import AllModeCache, AttentionCache, CopyOnWrite, Full, OnClaim, RecurrentCache, Table
 from sim.cache.lookup import Hit, geometry
-from sim.cache.pool import BlockPool, OnUnclaim
+from sim.cache.pool import NULL, BlockPool, OnUnclaim
+from sim.cache.tier import Key, Shelf, Tier, reach
 from sim.engine.checkpoint import Query
 from sim.engine.options import Options
 
@@ -62,6 +64,12 @@ class KVCache:
         self.aligned = [m for m in self.managers if isinstance(m, RecurrentCache)]
         self.states = [m for m in self.managers if isinstance(m, RecurrentCache | AllModeCache)]
         """Managers of recurrent groups, whatever their mode."""
+        self.tier = Tier(options.offload.blocks) if options.offload.blocks else None
+        self.published: list[Full] = []
+        """Full blocks advertised in this step, where there is a tier to store them in."""
+        if self.tier is not None:
+            for manager in self.managers:
+                manager.full = self.published
         self.given: list[list[int]] = [[] for _ in options.groups]
         """Blocks newly given to each attention group in this step."""
 
@@ -71,6 +79,7 @@ class KVCache:
             manager.published_now.clear()
         for blocks in self.given:
             blocks.clear()
+        self.published.clear()
 
     # Looking up.
 
@@ -94,6 +103,64 @@ class KVCache:
     def miss(self) -> Hit:
         """A hit of nothing."""
         return Hit(0, [[] for _ in range(self.num_groups)], 0, [0] * self.num_groups)
+
+    # The tier below the pool.
+
+    def offloaded(self, request: Request, hit: Hit) -> tuple[Hit, int]:
+        """What is left of a hit, and how many tokens the tier adds to it.
+
+        A hit that ends inside a scheduler block is given up back to its start if the tier reaches further than it.
+        """
+        if self.tier is None:
+            return hit, 0
+        start = hit.tokens // self.scheduler_block * self.scheduler_block
+        hashed = self._hashed(request)
+        # Attention first: its blocks bound what states are looked for.
+        shelves = [
+            Shelf(m.group, m.block_size, self._mode(m.group), self.drops[m.group], hashed // m.block_size)
+            for m in sorted(self.managers, key=lambda m: m in self.states)
+        ]
+        hashes = request.hashes(self.unit, self.ahead)
+
+        def key(shelf: Shelf, column: int) -> Key:
+            return shelf.group, hashes[(column + 1) * shelf.block_size // self.unit - 1]
+
+        end = reach(self.tier, self.rules.offload, shelves, key, start, request.num_tokens - 1)
+        for shelf in shelves:
+            # The start of a prompt is used most recently, its end is put out first. Of states only those count that
+            # a repeat can need.
+            first = max(end // shelf.block_size - 1, 0) if shelf.mode else 0
+            self.tier.touch(key(shelf, column) for column in range(shelf.known - 1, first - 1, -1))
+        if end <= hit.tokens:
+            return hit, 0
+        blocks = [
+            [NULL] * ((end - 1) // m.block_size) if m in self.states else hit.blocks[m.group][: start // m.block_size]
+            for m in self.managers
+        ]
+        return hit._replace(tokens=start, blocks=blocks), end - start
+
+    def _mode(self, group: int) -> str:
+        return self.options.groups[group].mamba_cache_mode if self.options.groups[group].recurrent else ""
+
+    def key_of(self, request: Request, group: int, tokens: int) -> str:
+        """The tier's name for the block from which a request goes on at ``tokens``."""
+        size = self.managers[group].block_size
+        return request.hashes(self.unit, self.ahead)[-(-tokens // size) * size // self.unit - 1].hex()
+
+    def store(self) -> list[Full]:
+        """Put the full blocks that this step advertised, and still does, into the tier; returns those that are new."""
+        if self.tier is None:
+            return []
+        stored: list[Full] = []
+        held = [f for f in self.published if self.pool.holds(f.group, f.hash, f.block)]
+        for _, batch in groupby(held, key=lambda f: f.request):
+            full = {(f.group, f.hash): f for f in batch}
+            stored += [full[key] for key in self.tier.store(list(full))]
+        return stored
+
+    def reset(self) -> bool:
+        """Forget all that the pool advertises; False while somebody uses a block. The tier keeps what it has."""
+        return self.pool.reset()
 
     # Allocating.
 

@@ -117,6 +117,14 @@ class BlockPool:
             self.refs[block] = 1
         return taken
 
+    def reset(self) -> bool:
+        """Withdraw all hashes; False, and nothing happens, while a block is in use (vLLM's reset_prefix_cache)."""
+        if len(self._free) != self.num_blocks - 1:
+            return False
+        for block in range(1, self.num_blocks):
+            self.remove(block, "reset")
+        return True
+
     def touch(self, blocks: Iterable[int]) -> None:
         """One more reference to each; a free block leaves the queue."""
         for block in blocks:

@@ -58,6 +58,14 @@ class Costs:
 
 
 @dataclass(frozen=True, slots=True)
+class Offload:
+    """A tier below the pool (CPU memory)."""
+
+    blocks: int = 0
+    """Blocks of any group that it keeps; 0: there is none."""
+
+
+@dataclass(frozen=True, slots=True)
 class Options:
     """An engine's configuration; sizes in tokens unless they say blocks."""
 
@@ -86,6 +94,7 @@ class Options:
     """Tokens between states that stay published; 0: only those that a resend needs; None: all."""
     shared_prefix_checkpoint: bool = False
     """Whether a chunk stops exactly where a prefix is known to be shared."""
+    offload: Offload = Offload()
     speculative: Speculative = Speculative()
     clock: str = "us"
     costs: Costs = Costs()

@@ -24,14 +24,21 @@ VLLM_0_26_0: dict[str, str] = {
     "modules": "one",
     "kernel": "align-and-all",
     "worker": "v2",
+    "offload": "any-length",
     "admission": "wait",
 }
 
 # PR 51113: chunk ends keep to the grid up to prefill_end, and a mid-block start always stops at its block's end.
 VLLM_0_27_0: dict[str, str] = {**VLLM_0_26_0, "split": "prefill-end"}
 
-# A drafter's slots are charged for the requests that are scheduled; a request counts as started once it is.
-VLLM_0_28_0: dict[str, str] = {**VLLM_0_27_0, "draft_slots": "scheduled", "started": "when-scheduled"}
+# A drafter's slots are charged for the requests that are scheduled; a request counts as started once it is. PR 51100:
+# what an offload tier may return is cut to the recurrent block in ``all`` mode too.
+VLLM_0_28_0: dict[str, str] = {
+    **VLLM_0_27_0,
+    "draft_slots": "scheduled",
+    "started": "when-scheduled",
+    "offload": "aligned-end",
+}
 
 # Placeholders that the split clips are dropped; internal checkpoints; retention intervals; a module for each draft.
 VLLM_0_29_0: dict[str, str] = {
@@ -43,11 +50,12 @@ VLLM_0_29_0: dict[str, str] = {
 }
 
 # Reusable ends leave a token for the logits, and the tail follows the drop; only the chunk that reaches the prefill's
-# end exports a checkpoint; retirement walks gaps; the drop may be looked up past the end, or turned off; no ``all``
-# mode.
+# end exports a checkpoint; retirement walks gaps; the drop may be looked up past the end (in an offload tier too), or
+# turned off; no ``all`` mode.
 VLLM_0_32_0: dict[str, str] = {
     **VLLM_0_29_0,
     "kernel": "align",
+    "offload": "aligned-end-one-more",
     "boundaries": "leaves-tokens",
     "checkpoint": "at-prefill-end",
     "junction": "exact",

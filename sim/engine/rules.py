@@ -14,6 +14,7 @@ from typing import Any
 
 from sim.cache.lookup import Hit, Lookup, intersection
 from sim.cache.retire import Retire, stops_at_null_gap, walks_gaps
+from sim.cache.tier import WINDOWS, Window
 from sim.engine.boundaries import BOUNDARIES, Boundaries
 from sim.engine.checkpoint import CHECKPOINTS, Checkpoint
 from sim.engine.guard import GUARDS, Guard
@@ -136,6 +137,8 @@ class Rules:
     """Which cache modes the recurrent kernels have; on: ``all`` beside ``align``."""
     worker: Memory
     """What a worker keeps of a request between its steps."""
+    offload: Window
+    """How many tokens a tier below the pool may return."""
     admission: Flag
     """What a request that does not fit does to those behind it; on: they wait."""
 
@@ -171,6 +174,7 @@ RULES: dict[str, dict[str, object]] = {
     "modules": {"one": Flag(False), "one-a-draft": Flag(True)},
     "kernel": {"align-and-all": Flag(True), "align": Flag(False)},
     "worker": {"v2": Memory(), "v1": Memory(keeps_accepted=False), "unshifted": Memory(shifts_inputs=False)},
+    "offload": dict(WINDOWS),
     "admission": {"wait": Flag(True)},
 }
 

@@ -83,6 +83,7 @@ class Scheduler:
         self.preempted_in_vain = 0
         """Preemptions since some request last got further than it had ever been."""
         self._aborted: list[str] = []
+        self._reset_asked = False
 
     # Arrivals.
 
@@ -98,6 +99,10 @@ class Scheduler:
             return False
         self._aborted.append(name)
         return True
+
+    def reset(self) -> None:
+        """Empty the prefix cache of the pool before the next step, if nothing uses its blocks then."""
+        self._reset_asked = True
 
     @property
     def free_blocks(self) -> int:
@@ -117,7 +122,12 @@ class Scheduler:
         """For how many steps from ``step`` on every request is quiet, so that all of them can be skipped at once."""
         if self.quiet.tokens > self.cap:
             return 0
-        if self.active or self._aborted or (self.waiting and len(self.running) < self.options.max_num_seqs):
+        if (
+            self.active
+            or self._aborted
+            or self._reset_asked
+            or (self.waiting and len(self.running) < self.options.max_num_seqs)
+        ):
             return 0
         return self.quiet.until() - step
 
@@ -133,6 +143,9 @@ class Scheduler:
         self.observer.step(index, time, budget)
         result = Step()
         self._abort(index, result)
+        if self._reset_asked:
+            self._reset_asked = False
+            self.observer.reset(self.cache.reset())
         self.cache.new_step()
         for request in self.quiet.due(index):
             self._wake(request, index)
@@ -291,6 +304,9 @@ class Scheduler:
             hit = self.cache.lookup(request)
             request.junction = hit.junction
             external = max(min(request.external, request.num_tokens - 1) - hit.tokens, 0)
+            connector = external > 0
+            if not connector:
+                hit, external = self.cache.offloaded(request, hit)
             start = hit.tokens + external
             count, stop = request.num_tokens - start, ""
             drafted = 0
@@ -319,19 +335,20 @@ class Scheduler:
                 self.observer.refuse(request.id, reason)
                 return
             self.waiting.popleft()
-            self._admit(request, hit, external)
+            self._admit(request, hit, external, connector)
             limit -= count
             self.observer.chunk(request.id, start, start + count, drafted, stop, 0, ())
             rows.append(Row(request, start, start + count, placeholders(min(drafted, count - 1)), drafted))
 
-    def _admit(self, request: Request, hit: Hit, external: int) -> None:
-        """From waiting to running."""
+    def _admit(self, request: Request, hit: Hit, external: int, connector: bool) -> None:
+        """From waiting to running; ``external`` tokens come from a connector, or from the tier below the pool."""
         self.observer.admit(request.id, hit.tokens, external, request.started)
         start = hit.tokens + external
         for group in self.options.recurrent:
             column = (start - 1) // self.options.groups[group].block_size
             if external:
-                self.observer.load(request.id, group, request.id, request.pages[group][column], start)
+                key = request.id if connector else self.cache.key_of(request, group, start)
+                self.observer.load(request.id, group, key, request.pages[group][column], start)
             elif hit.tokens:
                 slot = hit.blocks[group][-1]
                 self.observer.restore(request.id, group, slot, column, start, hit.group_hits)
@@ -370,6 +387,9 @@ class Scheduler:
                 if row.emitted:
                     # What a stop trims was computed and is not the request's; its last token never is.
                     self.cache.publish(row.request, min(row.request.computed, row.request.num_tokens - 1))
+        for full in self.cache.store():
+            if self.options.groups[full.group].recurrent:
+                self.observer.store(full.group, full.block, full.hash.hex(), full.tokens)
         for row in rows:
             request = row.request
             if request.outputs >= request.max_outputs:

@@ -13,8 +13,9 @@ from sim.result import Outcome, Result, States
 
 COUNTS = (
     "wrong_restores", "wrong_reads", "tainted_requests", "null_boundaries", "materialized_boundaries", "deferred",
-    "same_step_refused", "hit_tokens", "resume_hit_tokens", "prompt_tokens", "output_tokens", "requests", "finished",
-    "steps", "chunks", "preempted", "evicted", "claims", "restores", "livelock",
+    "same_step_refused", "hit_tokens", "resume_hit_tokens", "loaded_tokens", "prefill_tokens", "prompt_tokens",
+    "output_tokens", "requests", "finished", "steps", "chunks", "preempted", "evicted", "claims", "restores", "resets",
+    "livelock",
 )  # fmt: skip
 """Fields of an outcome that are written as they are, in this order."""
 PERCENTILES = ("p50", "p95", "p99")
@@ -45,6 +46,7 @@ def _outcome(outcome: Outcome, is_case: bool = False) -> dict[str, Any]:
         "digest": outcome.digest,
         "ends": {request: list(ends) for request, ends in outcome.ends.items()},
         "hits": dict(outcome.hits),
+        "loads": dict(outcome.loads),
     }
     if not is_case:
         tree["cases"] = {name: _outcome(case, is_case=True) for name, case in outcome.cases.items()}

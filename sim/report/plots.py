@@ -135,7 +135,13 @@ def _plot(timeline: Timeline, outcome: Outcome, ax: Axes, scale: Scale, height: 
 
 def _verdict(outcome: Outcome) -> str:
     if not outcome.poisoned:
-        return "livelock" if outcome.livelock else "clean" if outcome.restores else "clean (no hits)"
+        return (
+            "livelock"
+            if outcome.livelock
+            else "clean"
+            if outcome.restores or outcome.loaded_tokens
+            else "clean (no hits)"
+        )
     return f"{outcome.poisoned:,} poisoned ({plural(outcome.poisoned_roots, 'root')})"
 
 

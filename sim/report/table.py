@@ -116,6 +116,7 @@ def _print_requests(variant: str, outcome: Outcome, console: Console) -> None:
         for request, ends in one.ends.items():
             hit = one.hits.get(request)
             started = "never admitted" if hit is None else f"hit {hit:,}"
+            started += f", loaded {one.loads[request]:,}" if one.loads.get(request) else ""
             _say(console, Text(f"  {one_line(request)}: {started}, ends {', '.join(map(str, ends)) or '-'}"))
 
 
@@ -162,6 +163,9 @@ def _fitting(widths: Sequence[int], room: int) -> Iterator[list[int]]:
 
 def _rows(result: Result, verbose: bool) -> list[Row]:
     unit = "steps" if result.clock == "steps" else "ms"
+    loaded: list[Row] = []
+    if any(outcome.loaded_tokens for outcome in result.variants.values()):
+        loaded = [("loaded tokens", lambda o: f"{o.loaded_tokens:,}")]
     rows: list[Row] = [
         ("preset", lambda o: one_line(o.preset) or "-"),
         *_overrides(result),
@@ -172,6 +176,7 @@ def _rows(result: Result, verbose: bool) -> list[Row]:
         ("wrong restores", lambda o: f"{o.wrong_restores:,}"),
         ("requests on a wrong state", lambda o: _share(o.tainted_requests, o.requests)),
         ("hit rate", lambda o: _percent(o.hit_tokens, o.prompt_tokens)),
+        *loaded,
         ("deferred", lambda o: f"{o.deferred:,}"),
         ("same-step refused", lambda o: f"{o.same_step_refused:,}"),
         ("null boundaries", lambda o: f"{o.null_boundaries:,}"),
@@ -362,7 +367,7 @@ def _print_verdict(result: Result, console: Console) -> None:
     elif any(map(_is_poisoned, result.variants.values())):
         _say(console, Text("poisoned" + ", and the file expects nothing" * result.is_scenario, style="bold red"))
     else:
-        hits = any(outcome.restores for outcome in result.variants.values())
+        hits = any(outcome.restores or outcome.loaded_tokens for outcome in result.variants.values())
         proof = "" if hits else ", but nothing was hit either: that proves nothing"
         _say(console, Text("nothing poisoned" + proof + "; the file expects nothing" * result.is_scenario))
 

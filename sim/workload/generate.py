@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field, model_validator
 
 from sim.errors import InputError
-from sim.schema import MAX_REQUESTS, MAX_STEP_TOKENS, Count, Strict
+from sim.schema import MAX_REQUESTS, MAX_STEP_TOKENS, Count, Strict, Time
 from sim.tokens import Segments
 from sim.workload import Arrival
 from sim.workload.arrivals import Arrivals, Start, Steps, schedule
@@ -43,6 +43,9 @@ class Workload(Strict):
 
     budgets: list[Budget] = Field(default_factory=list, max_length=MAX_REQUESTS)
     """Token budget of step 0, 1, ...; later steps have max_num_batched_tokens. Steps that schedule nothing use one."""
+    resets: list[Time] = Field(default_factory=list, max_length=MAX_REQUESTS)
+    """When the prefix cache of the pool is emptied: before the step at or after each time (microseconds, or a step
+    under `clock: steps`). As in vLLM nothing happens while a block is in use."""
     requests: list[Request] | None = None
     """Requests written out."""
     trace: Trace | None = None

@@ -69,6 +69,17 @@ def test_what_was_never_written_or_is_overwritten_holds_nothing() -> None:
     assert steps.held(9) is None
 
 
+def test_a_tier_gives_back_what_it_took() -> None:
+    steps = Lockstep(TAPS)
+    steps.load(7, TOKENS, 20)
+    steps.store(7, (1, "k"))
+    steps.load(7, TOKENS, 30)
+    steps.fetch((1, "k"), 9)
+    assert steps.held(9) == true(20)
+    steps.fetch((1, "unknown"), 9)
+    assert steps.held(9) is None
+
+
 def test_a_state_on_the_way_of_a_row_has_its_own_inputs() -> None:
     steps = Lockstep(TAPS)
     steps.load(7, TOKENS, 15)

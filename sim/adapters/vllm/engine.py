@@ -20,7 +20,7 @@ from sim.engine.request import Request
 from sim.engine.rules import Rules
 from sim.engine.sampling import sample
 from sim.engine.scheduler import Step
-from sim.errors import EngineError
+from sim.errors import EngineError, RefusedError
 from sim.events import Observer
 from sim.worker import Row, Worker
 from sim.workload import Arrival
@@ -63,6 +63,8 @@ class LiveScheduler:
         self.seed = seed
         self.child = child
         self.num_drafts = options.speculative.num_speculative_tokens
+        if options.offload.blocks:
+            raise RefusedError(f"{child.name} cannot run this: engine.offload is the reference engine's alone")
         self.about = child.ask({"do": "init", "config": wire(options, features)})
         self.warnings: list[str] = self.about["warnings"]
         self._free: int = self.about["free"]
@@ -96,6 +98,10 @@ class LiveScheduler:
             return False
         self._aborted[name] = None
         return True
+
+    def reset(self) -> None:
+        """Not asked of a live release."""
+        raise RefusedError(f"{self.child.name} cannot run this: workload.resets are the reference engine's alone")
 
     @property
     def free_blocks(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -127,6 +128,18 @@ def test_lists_of_the_engine_are_written_as_tuples_are_read(tmp_path: Path) -> N
 def test_what_no_log_can_hold_is_an_error_of_the_program() -> None:
     with pytest.raises(TypeError, match="an event holds a set"):
         Recorder(io.StringIO()).run(SCHEMA, "e", (), 0, {"options": {1, 2}})
+
+
+def test_an_older_log_is_read_and_has_no_newer_event(tmp_path: Path) -> None:
+    old = GOOD.replace(SCHEMA, "stateat-log/1")
+    assert old != GOOD
+    (now,) = [replace(r, path="") for r in (audit(write(tmp_path, GOOD)),)]
+    (then,) = [replace(r, path="") for r in (audit(write(tmp_path, old)),)]
+    assert now == then
+    store = '{"event":"store","group":1,"slot":3,"key":"ab","offset":1600}'
+    with pytest.raises(InputError, match=r"run.jsonl:2: event: found 'store', allowed: run, arrive"):
+        list(read(write(tmp_path, f"{old.splitlines()[0]}\n{store}\n")))
+    assert len(list(read(write(tmp_path, f"{LINES[0]}\n{store}\n")))) == 2
 
 
 def test_empty_lines_do_not_count(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from sim.adapters.vllm.config import PLAIN, wire
 from sim.adapters.vllm.engine import LiveScheduler
 from sim.adapters.vllm.process import Child
 from sim.engine import presets, rules
-from sim.engine.options import Options
+from sim.engine.options import Offload, Options
 from sim.errors import EngineError
 from sim.events import Group, Observer
 from sim.workload import Arrival
@@ -137,6 +138,15 @@ def test_a_worker_that_does_not_start_becomes_one_message() -> None:
         child("slow-start", start_s=0.3)
     with pytest.raises(EngineError, match="cannot run /nowhere/python: No such file"):
         Child("vLLM x", ["/nowhere/python"])
+
+
+def test_a_tier_and_resets_are_refused_by_name() -> None:
+    with child() as engine:
+        with pytest.raises(EngineError, match=r"vLLM fake cannot run this: workload\.resets"):
+            scheduler(engine, Heard()).reset()
+        tiered, table = replace(OPTIONS, offload=Offload(8)), presets.table(OPTIONS.preset, OPTIONS.rules)
+        with pytest.raises(EngineError, match=r"vLLM fake cannot run this: engine\.offload"):
+            LiveScheduler(tiered, rules.resolve(table), Heard(), 0, engine)
 
 
 def test_a_feature_that_the_release_lacks_is_named() -> None:

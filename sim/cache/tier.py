@@ -1,0 +1,141 @@
+"""A tier below the pool (CPU memory): what it keeps of full blocks, and how far a request can go on from that."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import lcm
+
+Key = tuple[int, bytes]
+"""A group, and the hash of a full block."""
+
+
+class Tier:
+    """Keys of at most ``num_blocks`` full blocks; to make room the least recently used go first."""
+
+    def __init__(self, num_blocks: int) -> None:
+        self.num_blocks = num_blocks
+        self._used: OrderedDict[Key, None] = OrderedDict()
+        """The least recently used first."""
+
+    def __len__(self) -> int:
+        return len(self._used)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._used
+
+    def touch(self, keys: Iterable[Key]) -> None:
+        """These were used; the last of them most recently. Those that are not here do not count."""
+        for key in keys:
+            if key in self._used:
+                self._used.move_to_end(key)
+
+    def store(self, keys: Sequence[Key]) -> list[Key]:
+        """Take these in; returns those that were not here yet.
+
+        None of them is put out for another one, so that more than there is room for are all left out (vLLM's
+        CPUOffloadingManager).
+        """
+        new = [key for key in dict.fromkeys(keys) if key not in self._used]
+        kept = [key for key in keys if key in self._used]
+        if len(new) + len(kept) > self.num_blocks:
+            return []
+        excess = len(self._used) + len(new) - self.num_blocks
+        if excess > 0:
+            protected = set(kept)
+            for key in [key for key in self._used if key not in protected][:excess]:
+                del self._used[key]
+        self._used.update(dict.fromkeys(new))
+        return new
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How many tokens a tier may return."""
+
+    modes: tuple[str, ...]
+    """Cache modes of recurrent groups to whose blocks the longest possible prefix is cut."""
+    exact: bool = False
+    """Whether a recurrent group returns only the state of exactly those tokens, wherever the prefix ends."""
+    one_more: bool = False
+    """Whether attention is asked for the block past the end that a look-ahead drafter makes it give up."""
+
+
+WINDOWS = {
+    "aligned-window": Window(("align", "all"), exact=True, one_more=True),
+    "aligned-end-one-more": Window(("align", "all"), one_more=True),
+    "aligned-end": Window(("align", "all")),
+    "any-length": Window(("align",)),
+    "unaligned": Window(()),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """One group's part of a lookup."""
+
+    group: int
+    block_size: int
+    mode: str
+    """'' for attention."""
+    drops: bool
+    """Whether a look-ahead drafter makes it give up a block."""
+    known: int
+    """Full blocks whose hash is known."""
+
+    def count(self, holds: Callable[[int], bool], first: int, end: int, drops: bool, window: Window) -> int:
+        """Blocks from ``first`` on up to the end of what it can return of ``end`` tokens, before a drop.
+
+        Attention: those in a row from the first; recurrent: up to the last one (or pair, for a drop).
+        """
+        last = end // self.block_size if window.exact and self.mode else -(-end // self.block_size)
+        last = min(last + (drops and (window.one_more or bool(self.mode))), self.known)
+        if not self.mode:
+            return next((i for i in range(first, last) if not holds(i)), max(last, first)) - first
+        wanted = 1 + drops
+        row = 0
+        for i in range(last - 1, first - 1, -1):
+            row = row + 1 if holds(i) else 0
+            if row == wanted:
+                return i + wanted - first
+        return 0
+
+
+def reach(
+    tier: Tier,
+    window: Window,
+    shelves: Sequence[Shelf],
+    key: Callable[[Shelf, int], Key],
+    start: int,
+    limit: int,
+) -> int:
+    """Tokens from which a request that the pool gave ``start`` can go on, at most ``limit``; ``start``: no further.
+
+    Attention's blocks are looked up first and then the recurrent states, until all agree, as vLLM's
+    OffloadingConnector does. A group that would return less than a block returns nothing. ``key``: that of a block.
+    """
+    # A state is a point: unless the prefix that is asked for ends on one, the state found lies behind it.
+    cut = lcm(*(s.block_size for s in shelves if s.mode in window.modes))
+    end = limit // cut * cut
+    dropped: set[int] = set()
+    while True:
+        before = end
+        for shelf in shelves:
+            size, first = shelf.block_size, start // shelf.block_size
+            drops = shelf.drops and shelf.group not in dropped
+            end = min(end, shelf.known * size)
+            if end - start < size:
+                return start
+            count = shelf.count(lambda column: key(shelf, column) in tier, first, end, drops, window)  # noqa: B023
+            if drops:
+                count -= 1
+                dropped.add(shelf.group)
+            found = min(end, (first + count) * size)
+            if found - start < size:
+                return start
+            if found < end and not shelf.drops:
+                dropped.clear()
+            end = found
+        if end == before:
+            return end
