@@ -100,8 +100,11 @@ def drift(prompt: Ids, offset: int, held: Sequence[Absorbed], tokens: int = 32, 
     if tokens < 1:
         raise ValueError(f"found {tokens} tokens to generate, allowed: 1 or more")
     model = build(seed)
-    true, _ = consume(model, empty(), prompt[:offset])
-    wrong = replace(true, recurrent=absorb(model, held))
+    # What a slot holds is mostly an earlier state of the same prompt: then it is met on the way.
+    shared = _shared(prompt[:offset], held)
+    early, _ = consume(model, empty(), prompt[:shared])
+    true, _ = consume(model, early, prompt[shared:offset])
+    wrong = replace(true, recurrent=absorb(model, held[1:] if shared else held, early.recurrent))
     approach = [(offset, state_distances(wrong, true))]
     true_logits = wrong_logits = np.zeros(0, np.float32)
     for start, end in pairwise(_stations(offset, prompt.size)):
@@ -121,9 +124,18 @@ def drift(prompt: Ids, offset: int, held: Sequence[Absorbed], tokens: int = 32, 
     return Drift(offset, prompt.size, RECURRENT, tuple(approach), tuple(told), true_text, held_text)
 
 
-def absorb(model: Model, held: Sequence[Absorbed]) -> tuple[Recurrent, ...]:
-    """The recurrent states after these tokens, in this order; keys and values are always those of the prefix."""
-    recurrent = empty().recurrent
+def _shared(prefix: Ids, held: Sequence[Absorbed]) -> int:
+    """The length of what was absorbed first, if that is the beginning of the prefix; else 0."""
+    if not held or held[0].start or held[0].ids.size > prefix.size:
+        return 0
+    size = held[0].ids.size
+    return size if np.array_equal(held[0].ids, prefix[:size]) else 0
+
+
+def absorb(model: Model, held: Sequence[Absorbed], start: tuple[Recurrent, ...] = ()) -> tuple[Recurrent, ...]:
+    """The recurrent states after these tokens, in this order, from zero or from those given; keys and values are
+    always those of the prefix."""
+    recurrent = start or empty().recurrent
     for part in held:
         before, _ = consume(model, empty(), part.ids[: part.start])
         after, _ = consume(model, replace(before, recurrent=recurrent), part.ids[part.start :])

@@ -63,7 +63,7 @@ class Memory:
     recurrent: tuple[Recurrent, ...]
     """One for each of :data:`RECURRENT`."""
     keys: tuple[F32, ...]
-    """Of each attention layer; shape [position, ATTENTION_HEADS, HEAD]."""
+    """Of each attention layer; shape [ATTENTION_HEADS, HEAD, position]: sums over the head run along the tokens."""
     values: tuple[F32, ...]
 
 
@@ -131,7 +131,7 @@ def build(seed: int = 0) -> Model:
 def empty() -> Memory:
     """Before any token: zero states, no keys and values."""
     layer = Recurrent(np.zeros((WINDOW - 1, 3 * INNER), np.float32), np.zeros((HEADS, HEAD, HEAD), np.float32))
-    none = tuple(np.zeros((0, ATTENTION_HEADS, HEAD), np.float32) for kind in LAYERS if kind == "attention")
+    none = tuple(np.zeros((ATTENTION_HEADS, HEAD, 0), np.float32) for kind in LAYERS if kind == "attention")
     return Memory(0, tuple(layer for _ in RECURRENT), none, none)
 
 
@@ -160,18 +160,19 @@ def consume(model: Model, memory: Memory, ids: Ids | Iterable[int]) -> tuple[Mem
 
 
 def _room(array: F32, end: int) -> F32:
-    grown = np.zeros((end, *array.shape[1:]), np.float32)
-    grown[: array.shape[0]] = array
+    grown = np.zeros((*array.shape[:2], end), np.float32)
+    grown[:, :, : array.shape[2]] = array
     return grown
 
 
 def _attend(mixed: F32, keys: F32, values: F32, position: int) -> F32:
     """Causal attention with an output gate, no positional encoding (the recurrences know the order)."""
     query, key, value, gate = mixed.reshape(4, ATTENTION_HEADS, HEAD)
-    keys[position], values[position] = key, value
-    scores = (keys[: position + 1] * query).sum(-1) * np.float32(HEAD**-0.5)
-    weights = np.exp(scores - scores.max(0))
-    read = (weights[:, :, None] * values[: position + 1]).sum(0) / weights.sum(0)[:, None]
+    keys[:, :, position], values[:, :, position] = key, value
+    # The products are new arrays as long as the past: their sums do not depend on how the caches lie in memory.
+    scores = (keys[:, :, : position + 1] * query[:, :, None]).sum(1) * np.float32(HEAD**-0.5)
+    weights = np.exp(scores - scores.max(1, keepdims=True))
+    read = (values[:, :, : position + 1] * weights[:, None, :]).sum(2) / weights.sum(1)[:, None]
     return (_norm(read) * _silu(gate)).reshape(-1)
 
 

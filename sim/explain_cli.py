@@ -194,7 +194,7 @@ def _print(told: _Told, wanted: bool, console: Console) -> None:
 
     console.print()
     if subject is None:
-        console.print(Text("  drift: not computed: no state was restored"), soft_wrap=True)
+        console.print(Text("  drift: not computed: there is no state to restore"), soft_wrap=True)
     elif told.drift is None:
         console.print(Text("  " + too_long(subject, LONGEST_DRIFT)), soft_wrap=True)
     else:

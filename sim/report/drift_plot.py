@@ -90,7 +90,7 @@ def _dress(ax: Axes, x: str, y: str, wide: bool) -> None:
         ax.set_yscale("log")
     ax.set_xlabel(x, fontsize=8.5)
     ax.set_ylabel(y, fontsize=8.5)
-    ax.tick_params(labelsize=8, colors=INK)
+    ax.tick_params(which="both", labelsize=8, colors=INK)
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
     for side in ("left", "bottom"):

@@ -47,7 +47,7 @@ def lines(story: Story, block: int) -> Iterator[tuple[str, str]]:
     """Label and text of each link of the chain."""
     yield "write", _write(story, block)
     if story.claim is not None:
-        yield "claim", _claim(story.claim, story.finding.slot)
+        yield "claim", _claim(story.claim, story)
     if story.finding.slot >= 0:
         yield "really", _really(story)
     yield "readers", _readers(story)
@@ -65,13 +65,18 @@ def _write(story: Story, block: int) -> str:
     if chunk is None:
         return "nobody ever wrote this slot, or attention wrote over it"
     text = f"{_when(chunk)}: {chunk.request}'s {_chunk(chunk, story)}, {_ended(chunk)}"
-    moved = finding.write is not None and finding.write.kind in ("cow", "pre", "post")
-    text += f". It left state@{chunk.end}" if not moved else f". Its state was copied into slot {finding.slot}"
-    if finding.write is not None and moved:
-        text += f" ({finding.write.kind}, step {finding.write.step})"
-    elif block and chunk.end % block and chunk.stop != "decode":
-        text += f", and {chunk.end:,} is no multiple of the block, {block:,}"
-    return text
+    write, left = finding.write, _left(chunk, story.held)
+    if write is not None and write.kind in ("cow", "pre", "post"):
+        return f"{text}. Its state@{left} was copied into the slot ({write.kind}, step {write.step})"
+    off_grid = block and left % block and chunk.stop != "decode"
+    return f"{text}. It left state@{left}" + (
+        f", and {left:,} is no multiple of the block, {block:,}" if off_grid else ""
+    )
+
+
+def _left(chunk: Chunk, held: Sequence[Piece] | None) -> int:
+    """The offset of what a chunk left in the slot: not its end where it left a state for each draft."""
+    return held[-1].end + len(held[-1].drafts) if held else chunk.end
 
 
 def _when(chunk: Chunk) -> str:
@@ -92,8 +97,9 @@ def _ended(chunk: Chunk) -> str:
     return f"ended by `{chunk.stop}`" + (f": {why}" if why else "")
 
 
-def _claim(claim: Claim, slot: int) -> str:
-    text = f"step {claim.step}: "
+def _claim(claim: Claim, story: Story) -> str:
+    early = story.chunk is not None and claim.step < story.chunk.step
+    text = f"step {claim.step}{', before that write' if early else ''}: "
     if claim.chunk is not None:
         start, end, offset = claim.chunk.start, claim.chunk.end, claim.offset
         if start < offset < end:
@@ -103,7 +109,7 @@ def _claim(claim: Claim, slot: int) -> str:
         else:
             did = f"lies {'behind' if start >= offset else 'before'} {offset:,}"
         text += f"{claim.request}'s chunk [{start}, {end}) {did}; "
-    return text + f"the cache hashed slot {slot} as state@{claim.offset} of {claim.request}"
+    return text + f"the cache hashed slot {story.finding.slot} as state@{claim.offset} of {claim.request}"
 
 
 def _really(story: Story) -> str:
@@ -152,7 +158,7 @@ def _unseen(coverage: Coverage) -> str:
     if coverage.missing:
         parts.append(f"never saw {_spans(coverage.missing)}")
     if again := _count(coverage.twice) + _count(coverage.ahead):
-        parts.append(f"see {plural(again, 'token')} twice")
+        parts.append(f"saw {plural(again, 'token')} twice")
     return f", and {' and '.join(parts)}" if parts else ""
 
 

@@ -67,7 +67,7 @@ def test_one_block_in_four_is_attention() -> None:
     assert [kind == "attention" for kind in LAYERS] == [False, False, False, True] * 2
     assert {"gated-delta", "ssd"} == set(RECURRENT)
     memory, _ = consume(build(), empty(), S2[:7])
-    assert [k.shape for k in memory.keys] == [(7, hybrid.ATTENTION_HEADS, hybrid.HEAD)] * 2
+    assert [k.shape for k in memory.keys] == [(hybrid.ATTENTION_HEADS, hybrid.HEAD, 7)] * 2
     assert len(memory.recurrent) == 6
 
 
