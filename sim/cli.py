@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sim.errors import InputError, StateatError
+from sim.explain_cli import explain
 from sim.files import atomic, check_apart, check_writable, write_text
 
 if TYPE_CHECKING:
@@ -533,6 +534,9 @@ def _refused(file: Path, wanted: Sequence[str]) -> Result:
     failures = [Failure("refused", "", "message", text, message) for text in wanted if text not in message]
     outcome = Outcome("refused", "", (), {})
     return Result(file.stem, "", "", str(file), "us", {"refused": outcome}, tuple(failures), True)
+
+
+main.add_command(explain)
 
 
 @main.command()

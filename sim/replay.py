@@ -11,10 +11,14 @@ from time import perf_counter
 from typing import Any
 
 from oracle.audit import Auditor
+from oracle.drift import MAX_TOKENS as LONGEST_DRIFT
+from oracle.drift import Absorbed, Drift, Token
+from oracle.drift import drift as continuations
 from oracle.numerics import WORST, TooLarge
 from oracle.states import Arithmetic, Numeric
 from oracle.states import family as family_of
 from sim.adapters.log import read
+from sim.chronicle import Chronicle, Story, Subject
 from sim.digest import Digest
 from sim.engine import presets, rules
 from sim.engine.options import Options
@@ -30,6 +34,9 @@ from sim.tally import Tally
 from sim.truth import DIGEST, Truth
 from sim.workload import Arrival
 from sim.workload.generate import arrivals
+
+__all__ = ["LONGEST_DRIFT", "Drift", "Token"]
+"""What reports may know of the oracle's drift."""
 
 Make = Callable[[Options, rules.Rules, Observer, int], Engine]
 """(options, rules in force, observer, seed): another engine than the reference one."""
@@ -308,6 +315,21 @@ def replay(
         tuple(failures),
         any(expect is not None for expect in expected.values()),
     )
+
+
+def explain(run: Run, outcome: Outcome, findings: Sequence[Finding]) -> list[Story]:
+    """What led to these findings of a run, and what came of them: the same run again, followed."""
+    chronicle = Chronicle(findings)
+    simulate(run, [chronicle])
+    return chronicle.stories(outcome.findings)
+
+
+def drift(subject: Subject, tokens: int) -> Drift | None:
+    """The two continuations of a request that restored from a poisoned slot; None: its prompt is too long."""
+    if subject.prompt.size > LONGEST_DRIFT:
+        return None
+    held = [Absorbed(ids, start) for ids, start in subject.held]
+    return continuations(subject.prompt, subject.offset, held, tokens)
 
 
 def audit(path: Path, truth: Truth = DIGEST) -> Result:

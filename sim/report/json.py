@@ -40,7 +40,7 @@ def _outcome(outcome: Outcome, is_case: bool = False) -> dict[str, Any]:
     tree: dict[str, Any] = {
         "poisoned": outcome.poisoned,
         "poisoned_roots": outcome.poisoned_roots,
-        "findings": [_finding(finding) for finding in outcome.findings],
+        "findings": [finding_tree(finding) for finding in outcome.findings],
         **{name: getattr(outcome, name) for name in COUNTS},
         "ttft_us": _percentiles(outcome.ttft_us),
         "digest": outcome.digest,
@@ -56,7 +56,8 @@ def _outcome(outcome: Outcome, is_case: bool = False) -> dict[str, Any]:
     return tree
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def finding_tree(finding: Finding) -> dict[str, Any]:
+    """A finding as plain data."""
     return {
         "id": finding.id,
         "invariant": finding.invariant,

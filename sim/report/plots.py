@@ -43,16 +43,27 @@ SUFFIXES = (".png", ".svg", ".pdf")
 
 def draw(path: str | Path, panels: Sequence[tuple[str, Timeline, Outcome]], title: str) -> None:
     """Write a picture of the variants (name, timeline, outcome) as PNG, SVG or PDF, by the path's suffix."""
-    suffix = Path(path).suffix.lower()
-    if suffix not in SUFFIXES:
-        raise InputError(f"cannot draw {path}: found the suffix {suffix!r}, allowed: {', '.join(SUFFIXES)}")
+    check_suffix(path)
     if not panels:
         raise InputError("nothing to draw: no variants")
     if len(panels) > MAX_PANELS:
         title = f"{plain(title, 60)} (the first {MAX_PANELS} of {len(panels)} runs)"
-    figure = _figure(panels[:MAX_PANELS], title)
+    save(_figure(panels[:MAX_PANELS], title), path)
+
+
+def check_suffix(path: str | Path) -> None:
+    """Raise InputError unless the path's suffix is one of :data:`SUFFIXES`."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise InputError(f"cannot draw {path}: found the suffix {suffix!r}, allowed: {', '.join(SUFFIXES)}")
+
+
+def save(figure: Figure, path: str | Path) -> None:
+    """Write a figure as PNG, SVG or PDF, by the path's suffix."""
     # No date and no random ids: the same run gives the same file.
-    metadata: dict[str, Any] = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}[suffix]
+    metadata: dict[str, Any] = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}[
+        Path(path).suffix.lower()
+    ]
     import matplotlib as mpl
 
     with mpl.rc_context({"svg.hashsalt": "stateat", "hatch.linewidth": 0.7}), warnings.catch_warnings():

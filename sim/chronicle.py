@@ -1,0 +1,423 @@
+"""What led to a finding, and what came of it: collected from the events of a second, equal run.
+
+A run's findings are known when it is over. :class:`Chronicle` is told which of them to follow, hears the same run
+again, and keeps for each who wrote the slot, who claimed it, what it had absorbed and who started from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from sim.events import Finding, Group, Observer
+from sim.tokens import Ids, Segments, Tokens
+
+Span = tuple[int, int]
+"""Tokens [start, end)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A decision: tokens [start, end) of a request in one step."""
+
+    step: int
+    time_us: int
+    budget: int
+    """Tokens that the step could schedule."""
+    request: str
+    start: int
+    end: int
+    stop: str
+    """The rule that ended it."""
+    steps: int
+    """Over 0: so many decode steps in a row, ``step`` being the last of them."""
+    others: int
+    """Tokens that other requests had in the same step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Tokens that a state absorbed: [start, end) of a request's stream, and then drafts that it refused."""
+
+    request: str
+    start: int
+    end: int
+    drafts: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Who said that the slot holds state@offset, in which step, and its chunk then (None: it had none)."""
+
+    request: str
+    step: int
+    time_us: int
+    offset: int
+    chunk: Chunk | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A request that started at ``offset`` from the slot."""
+
+    request: str
+    step: int
+    time_us: int
+    offset: int
+    prompt: int
+    """Its prompt's tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What a state has absorbed, against the prefix that its claim names."""
+
+    missing: tuple[Span, ...] = ()
+    """Of the prefix, never absorbed."""
+    twice: tuple[Span, ...] = ()
+    """Of the prefix, absorbed more than once."""
+    ahead: tuple[Span, ...] = ()
+    """Behind the prefix in the same prompt: whoever restores feeds them once more."""
+    foreign: int = 0
+    """Tokens that are not of this prompt at their position."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A continuation to look at: this prompt, restored at ``offset`` from a state that absorbed ``held``."""
+
+    request: str
+    hypothetical: bool
+    """Nobody restored from the slot: this is who would have, with the prompt of the request that claimed it."""
+    prompt: Ids
+    offset: int
+    held: tuple[tuple[Ids, int], ...]
+    """(ids, start): absorbed ids[start:], in this order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """A finding with what led to it."""
+
+    finding: Finding
+    chunk: Chunk | None
+    """The chunk that made what the slot holds; None where no chunk did (a connector, or nothing at all)."""
+    loaded: int | None
+    """The step in which a connector brought it; None: no connector did."""
+    held: tuple[Piece, ...] | None
+    """What the slot's state had absorbed; None where nothing was ever written, or no slot is concerned."""
+    claim: Claim | None
+    coverage: Coverage
+    readers: tuple[Reader, ...]
+    downstream: int
+    """Findings that follow from it."""
+    prompts: dict[str, int]
+    """Prompt tokens of the requests that are named."""
+    subject: Subject | None = field(compare=False, repr=False)
+
+
+@dataclass(slots=True)
+class _Moment:
+    """One engine step."""
+
+    index: int
+    time_us: int
+    budget: int
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    moment: _Moment
+    request: str
+    start: int
+    end: int
+    stop: str
+    steps: int
+
+    def chunk(self) -> Chunk:
+        """Told when the step is over: then it is known what the others had."""
+        at = self.moment
+        others = 0 if self.steps else at.tokens - (self.end - self.start)
+        step = at.index - (1 if self.steps else 0)
+        return Chunk(
+            step, at.time_us, at.budget, self.request, self.start, self.end, self.stop, self.steps, max(others, 0)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A state as a chain of what it absorbed; equal neighbours are one link."""
+
+    piece: Piece
+    before: _Held | None
+    made: _Decision | None
+    loaded: int | None = None
+
+    def pieces(self) -> tuple[Piece, ...]:
+        found: list[Piece] = []
+        link: _Held | None = self
+        while link is not None:
+            found.append(link.piece)
+            link = link.before
+        return tuple(p for p in reversed(found) if p.end > p.start or p.drafts)
+
+
+@dataclass(slots=True)
+class _Case:
+    """What was collected for one finding."""
+
+    finding: Finding
+    caught: bool = False
+    held: _Held | None = None
+    claim: tuple[str, _Moment, int] | None = None
+    claimed: _Decision | None = None
+    readers: dict[str, Reader] = field(default_factory=dict)
+
+
+def roots(findings: Iterable[Finding]) -> list[Finding]:
+    """The poison findings that follow from no other, those to be told first in front."""
+    return sorted((f for f in findings if f.severity == "poison" and f.root is None), key=rank)
+
+
+def rank(finding: Finding) -> tuple[bool, bool, int, int]:
+    """Wrong claims that somebody read come first, then wrong claims, then the others; each by time."""
+    return finding.invariant != "I1", not finding.readers, finding.step, finding.id
+
+
+class Chronicle(Observer):
+    """Follows these findings through a run that is equal to the one in which they were made."""
+
+    def __init__(self, findings: Iterable[Finding]) -> None:
+        self.cases = [_Case(finding) for finding in findings]
+        self._slots = {case.finding.slot for case in self.cases}
+        self._groups: tuple[Group, ...] = ()
+        self._drafts = 0
+        self._at = _Moment(0, 0, 0)
+        self._now: dict[str, _Decision] = {}
+        self._held: dict[int, _Held | None] = {}
+        """By slot; None: made from a slot that was never written."""
+        self._streams: dict[str, Tokens] = {}
+        self._again: dict[str, Any] = {}
+        self._prompts: dict[str, int] = {}
+        self._over: list[str] = []
+
+    # What the engine says.
+
+    def run(
+        self, schema: str, engine: str, groups: tuple[Group, ...], num_speculative_tokens: int, options: dict[str, Any]
+    ) -> None:
+        self._groups, self._drafts = groups, num_speculative_tokens
+
+    def arrive(
+        self,
+        request: str,
+        index: int,
+        time_us: int,
+        segments: Segments,
+        tokens: tuple[int, ...] | None,
+        max_tokens: int,
+    ) -> None:
+        if tokens is not None:
+            stream = Tokens.explicit(tokens)
+            self._again[request] = lambda: stream
+        else:
+            self._again[request] = partial(Tokens.generate, segments, index, max_tokens + self._drafts + 1)
+        self._streams[request] = self._again[request]()
+        self._prompts[request] = self._streams[request].num_prompt
+
+    def step(self, index: int, time_us: int, budget: int) -> None:
+        self._at = _Moment(index, time_us, budget)
+        self._now.clear()
+
+    def chunk(
+        self, request: str, start: int, end: int, drafts: int, stop: str, steps: int, accepted: Sequence[int]
+    ) -> None:
+        if not steps:
+            self._at.tokens += end - start
+        self._now[request] = _Decision(self._at, request, start, end, stop, steps)
+
+    def load(self, request: str, group: int, key: str, slot: int, offset: int) -> None:
+        self._held[slot] = _Held(Piece(request, 0, offset), None, None, self._at.index)
+
+    def restore(self, request: str, group: int, slot: int, column: int, offset: int, group_hits: Sequence[int]) -> None:
+        if slot not in self._slots:
+            return
+        at = self._at
+        for case in self.cases:
+            finding = case.finding
+            if finding.slot == slot and request in finding.readers and at.index >= finding.step:
+                reader = Reader(request, at.index, at.time_us, offset, self._prompts[request])
+                case.readers.setdefault(request, reader)
+
+    def claim(self, group: int, slot: int, request: str, column: int, offset: int, hash: bytes) -> None:
+        if slot not in self._slots:
+            return
+        for case in self.cases:
+            finding = case.finding
+            if (finding.slot, finding.claimed) == (slot, offset) and self._at.index <= finding.step:
+                case.claim, case.claimed = (request, self._at, offset), None
+
+    def allocate(self, request: str, group: int, column: int, slots: Sequence[int]) -> None:
+        if not self._groups[group].recurrent:
+            self._erase(slots)
+
+    def copy(self, request: str, group: int, kind: str, src: int, dst: int, conv_src: int, shift: int) -> None:
+        if not self._groups[group].recurrent or src not in self._held:
+            self._erase([dst])
+        else:
+            self._held[dst] = self._held[src]
+        if kind == "post":
+            self._catch("I12", request, dst, None)
+
+    def advance(
+        self,
+        request: str,
+        group: int,
+        start: int,
+        end: int,
+        drafts: Sequence[int],
+        read: int,
+        writes: Sequence[tuple[int, int]],
+        steps: int,
+    ) -> None:
+        self._catch("I10", request, read, start)
+        self._catch("I12", request, read, start)
+        lost = read >= 0 and self._held.get(read) is None
+        before = self._held[read] if read >= 0 and not lost else None
+        known = end - len(drafts)
+        for offset, slot in writes:
+            until = min(offset, known)
+            absorbed = self._normal(Piece(request, start, until, tuple(drafts[: max(offset - known, 0)])))
+            self._held[slot] = None if lost else _append(before, absorbed, self._now.get(request))
+
+    def output(self, request: str, count: int, tokens: tuple[int, ...] | None) -> None:
+        if tokens is not None:
+            self._streams[request].extend(tokens)
+
+    def finish(self, request: str) -> None:
+        self._over.append(request)
+
+    def abort(self, request: str) -> None:
+        self._over.append(request)
+
+    def commit(self, time_us: int) -> None:
+        for case in self.cases:
+            if case.claim is not None and case.claimed is None and case.claim[1] is self._at:
+                case.claimed = self._now.get(case.claim[0])
+            if case.finding.step == self._at.index and not case.caught:
+                case.held, case.caught = self._held.get(case.finding.slot), True
+        for request in self._over:
+            self._streams.pop(request, None)
+        self._over.clear()
+
+    def _normal(self, piece: Piece) -> Piece:
+        """Drafts that were right are tokens of the stream like any others."""
+        ids = self._streams[piece.request].ids
+        right = 0
+        while right < len(piece.drafts) and piece.end + right < ids.size:
+            if int(ids[piece.end + right]) != piece.drafts[right]:
+                break
+            right += 1
+        return Piece(piece.request, piece.start, piece.end + right, piece.drafts[right:])
+
+    def _erase(self, slots: Iterable[int]) -> None:
+        for slot in slots:
+            self._held.pop(slot, None)
+
+    def _catch(self, invariant: str, request: str, slot: int, offset: int | None) -> None:
+        """A finding that is made in the middle of a step: what the slot holds now is what it is about."""
+        if slot not in self._slots:
+            return
+        for case in self.cases:
+            finding = case.finding
+            if (
+                not case.caught
+                and (finding.invariant, finding.request, finding.slot) == (invariant, request, slot)
+                and finding.step == self._at.index
+                and offset in (None, finding.claimed)
+            ):
+                case.held, case.caught = self._held.get(slot), True
+
+    # Afterwards.
+
+    def stories(self, findings: Sequence[Finding]) -> list[Story]:
+        """What was collected, in the order in which the findings were given; ``findings``: all of that run."""
+        return [self._story(case, findings) for case in self.cases]
+
+    def _story(self, case: _Case, findings: Sequence[Finding]) -> Story:
+        finding = case.finding
+        pieces = None if case.held is None else case.held.pieces()
+        claim = None
+        if case.claim is not None and finding.invariant == "I1":
+            request, moment, offset = case.claim
+            chunk = None if case.claimed is None else case.claimed.chunk()
+            claim = Claim(request, moment.index, moment.time_us, offset, chunk)
+        readers = tuple(case.readers.values())
+        named = {finding.request, *(r.request for r in readers), *(p.request for p in pieces or ())}
+        made = None if case.held is None else case.held.made
+        return Story(
+            finding,
+            None if made is None else made.chunk(),
+            None if case.held is None else case.held.loaded,
+            pieces,
+            claim,
+            Coverage() if pieces is None or finding.claimed is None else self._coverage(finding, pieces),
+            readers,
+            sum(other.root == finding.id for other in findings),
+            {name: self._prompts[name] for name in sorted(named) if name in self._prompts},
+            self._subject(finding, pieces or (), readers),
+        )
+
+    def _ids(self, piece: Piece) -> Ids:
+        stream: Tokens = self._again[piece.request]()
+        return np.concatenate([stream.ids[: piece.end], np.array(piece.drafts, np.int64)])
+
+    def _coverage(self, finding: Finding, pieces: Sequence[Piece]) -> Coverage:
+        """How often each token of the claimed prefix was absorbed, at its own place."""
+        claimed = finding.claimed or 0
+        truth: Ids = self._again[finding.request]().ids
+        times = np.zeros(truth.size, np.int64)
+        foreign = 0
+        for piece in pieces:
+            ids = self._ids(piece)
+            within = min(ids.size, truth.size)
+            equal = ids[piece.start : within] == truth[piece.start : within]
+            times[piece.start : within] += equal
+            foreign += ids.size - piece.start - int(equal.sum())
+        ahead = times.copy()
+        ahead[:claimed] = 0
+        return Coverage(_spans(times[:claimed] == 0), _spans(times[:claimed] > 1), _spans(ahead > 0), foreign)
+
+    def _subject(self, finding: Finding, pieces: Sequence[Piece], readers: Sequence[Reader]) -> Subject | None:
+        """The reader with the shortest prompt; without readers, the request of the finding once more."""
+        if finding.slot < 0 or not finding.claimed:
+            return None
+        held = tuple((self._ids(piece), piece.start) for piece in pieces)
+        shortest = min(readers, key=lambda reader: reader.prompt, default=None)
+        name, offset = (shortest.request, shortest.offset) if shortest else (finding.request, finding.claimed)
+        stream: Tokens = self._again[name]()
+        # A hit leaves a token to compute: where the prompt ends at the claim, the first output follows.
+        prompt = stream.ids[: max(stream.num_prompt, offset + 1)]
+        if prompt.size <= offset:
+            return None
+        return Subject(name, shortest is None and finding.invariant == "I1", prompt, offset, held)
+
+
+def _append(before: _Held | None, piece: Piece, made: _Decision | None) -> _Held:
+    """One link more, or the last one made longer where it goes on in the same stream."""
+    if before is not None:
+        last = before.piece
+        if (last.request, last.end) == (piece.request, piece.start) and not last.drafts:
+            return _Held(Piece(piece.request, last.start, piece.end, piece.drafts), before.before, made)
+    return _Held(piece, before, made)
+
+
+def _spans(marked: np.ndarray[Any, np.dtype[np.bool_]]) -> tuple[Span, ...]:
+    """Runs of True."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], marked, [False]]).astype(np.int8)))
+    return tuple((int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True))

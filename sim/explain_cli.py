@@ -1,0 +1,237 @@
+"""``stateat explain``: why a slot is poisoned, and how wrong an output gets."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sim.errors import InputError
+from sim.files import atomic, check_apart, check_writable, write_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from sim.chronicle import Story
+    from sim.replay import Drift
+    from sim.result import Outcome
+    from sim.scenario import Run, Scenario
+
+EXISTING = click.Path(path_type=Path)
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """A finding of one run, ready to be printed."""
+
+    run: Run
+    block: int
+    story: Story
+    drift: Drift | None
+
+    @property
+    def name(self) -> str:
+        from sim.report.text import case_name
+
+        return case_name(self.run.variant, self.run.case)
+
+
+@click.command()
+@click.argument("file", type=EXISTING)
+@click.option("--variant", "variants", multiple=True, metavar="NAME", help="Only this variant (repeatable).")
+@click.option(
+    "--findings", default=3, show_default=True, type=click.IntRange(min=1), metavar="N", help="At most, of a variant."
+)
+@click.option("--drift", is_flag=True, help="Continue a reader from the true and from the held state.")
+@click.option(
+    "--tokens",
+    default=32,
+    show_default=True,
+    type=click.IntRange(1, 4096),
+    metavar="N",
+    help="Tokens to generate (--drift).",
+)
+@click.option("--plot", type=EXISTING, metavar="FILE", help="A picture of the drift (.png, .svg, .pdf).")
+@click.option("--json", "json_path", type=EXISTING, metavar="FILE", help="All of it as JSON; - for stdout.")
+def explain(
+    file: Path,
+    variants: Sequence[str],
+    findings: int,
+    drift: bool,
+    tokens: int,
+    plot: Path | None,
+    json_path: Path | None,
+) -> None:
+    """Tell why a slot is poisoned: the write, the claim, what is really held, and who read it.
+
+    Only root causes are told, those that somebody restored from first. --drift continues a reader (or, where nobody
+    read, a request that would have) on a small seeded language model from the true state and from the held one.
+
+    \b
+    Examples:
+      stateat explain scenarios/seeds/s02-anatomy.yaml
+      stateat explain scenario.yaml --variant "old gate" --drift --tokens 64 --plot drift.png
+    """
+    from rich.console import Console
+
+    from sim.scenario import load
+
+    _check(file, drift, plot, json_path)
+    scenario = load(file)
+    console = Console(stderr=str(json_path) == "-", highlight=False)
+    told: list[_Told] = []
+    for name, ran in _simulated(scenario, variants).items():
+        chosen = _chosen(ran, findings)
+        _print_count(name, ran, len(chosen), console)
+        for run, outcome, story in chosen:
+            one = _Told(run, _block(outcome, story), story, _drift(story, tokens) if drift else None)
+            _print(one, drift, console)
+            told.append(one)
+    if plot is not None:
+        _plot(plot, told, scenario.title or scenario.name)
+    if json_path is not None:
+        _write_json(json_path, scenario.name, told)
+
+
+def _check(file: Path, drift: bool, plot: Path | None, json_path: Path | None) -> None:
+    """Refuse what cannot be written before anything runs."""
+    outputs = {"--plot": plot, "--json": json_path}
+    paths = {what: path for what, path in outputs.items() if path is not None and (what, str(path)) != ("--json", "-")}
+    for what, path in paths.items():
+        check_writable(path, what)
+    check_apart(paths, [file])
+    if plot is not None:
+        from sim.report.plots import SUFFIXES
+
+        if plot.suffix.lower() not in SUFFIXES:
+            raise InputError(f"--plot {plot}: found {plot.suffix!r}, allowed: {', '.join(SUFFIXES)}")
+        if not drift:
+            raise InputError("--plot draws the drift: found no --drift, allowed: --drift --plot FILE")
+
+
+def _simulated(scenario: Scenario, variants: Sequence[str]) -> dict[str, list[tuple[Run, Outcome]]]:
+    """All runs, by variant."""
+    from sim.replay import simulate
+    from sim.report.progress import Progress
+    from sim.report.text import case_name
+    from sim.scenario import runs
+
+    found: dict[str, list[tuple[Run, Outcome]]] = {}
+    for run in runs(scenario, only=variants):
+        # A user's rule that prints must not spoil what a machine reads.
+        name = case_name(run.variant, run.case)
+        with Progress(name, run.options.clock) as progress, redirect_stdout(sys.stderr):
+            found.setdefault(run.variant, []).append((run, simulate(run, progress=progress.update)))
+    return found
+
+
+def _chosen(ran: Sequence[tuple[Run, Outcome]], limit: int) -> list[tuple[Run, Outcome, Story]]:
+    """The findings of a variant that are told, over all its cases."""
+    from sim.chronicle import rank, roots
+    from sim.replay import explain as followed
+
+    found = [(rank(f), i, f) for i, (_, outcome) in enumerate(ran) for f in roots(outcome.findings)]
+    stories: dict[tuple[int, int], Story] = {}
+    chosen = sorted(found, key=lambda entry: entry[:2])[:limit]
+    for i in dict.fromkeys(i for _, i, _ in chosen):
+        run, outcome = ran[i]
+        click.echo(f"{run.variant}{f' / {run.case}' if run.case else ''}: following its findings", err=True)
+        with redirect_stdout(sys.stderr):
+            for story in followed(run, outcome, [f for _, j, f in chosen if j == i]):
+                stories[i, story.finding.id] = story
+    return [(*ran[i], stories[i, finding.id]) for _, i, finding in chosen]
+
+
+def _block(outcome: Outcome, story: Story) -> int:
+    return next((g.block_size for g in outcome.groups if g.name == story.finding.group), 0)
+
+
+def _drift(story: Story, tokens: int) -> Drift | None:
+    from sim.replay import drift
+
+    if story.subject is None:
+        return None
+    click.echo(f"drift: {story.subject.request}, {story.subject.prompt.size:,} prompt tokens", err=True)
+    return drift(story.subject, tokens)
+
+
+def _print_count(name: str, ran: Sequence[tuple[Run, Outcome]], told: int, console: Console) -> None:
+    from rich.text import Text
+
+    from sim.chronicle import roots
+    from sim.report.text import one_line, plural
+
+    count = sum(len(roots(outcome.findings)) for _, outcome in ran)
+    cases = f" in {plural(len(ran), 'case')}" if len(ran) > 1 else ""
+    if not count:
+        text = f"{name}: no poison finding{cases}; nothing to explain"
+    elif told < count:
+        text = f"{name}: {plural(count, 'root')}{cases}, of which {told} follow; more with --findings {count}"
+    else:
+        text = f"{name}: {plural(count, 'root')}{cases}"
+    console.print(Text(one_line(text)), soft_wrap=True)
+
+
+def _print(told: _Told, wanted: bool, console: Console) -> None:
+    from sim.report.explain import print_story
+
+    console.print()
+    print_story(told.story, told.name, told.block, console)
+    subject = told.story.subject
+    if not wanted:
+        return
+    from rich.text import Text
+
+    from sim.replay import LONGEST_DRIFT
+    from sim.report.drift import print_drift, too_long
+
+    console.print()
+    if subject is None:
+        console.print(Text("  drift: not computed: there is no state to restore"), soft_wrap=True)
+    elif told.drift is None:
+        console.print(Text("  " + too_long(subject, LONGEST_DRIFT)), soft_wrap=True)
+    else:
+        print_drift(told.drift, subject, console)
+
+
+def _plot(path: Path, told: Sequence[_Told], title: str) -> None:
+    panels = [
+        (f"{one.name}: {one.story.subject.request}", one.drift)
+        for one in told
+        if one.drift is not None and one.story.subject is not None
+    ]
+    if not panels:
+        click.echo(f"--plot {path}: nothing to draw, no picture was written", err=True)
+        return
+    from sim.report.drift_plot import draw
+
+    with atomic(path, "--plot") as partial:
+        draw(partial, panels, title)
+
+
+def _write_json(path: Path, scenario: str, told: Sequence[_Told]) -> None:
+    from sim.report.drift import to_json as drift_tree
+    from sim.report.explain import to_json as story_tree
+
+    trees: list[Any] = []
+    for one in told:
+        subject = one.story.subject
+        drifted = None if one.drift is None or subject is None else drift_tree(one.drift, subject)
+        trees.append(story_tree(one.run.variant, one.run.case, one.story, drifted))
+    text = json.dumps({"scenario": scenario, "findings": trees}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    if str(path) != "-":
+        write_text(path, text, "--json")
+        return
+    if sys.stdout is None:
+        raise InputError("--json -: standard output is closed")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
+    sys.stdout.write(text)
+    sys.stdout.flush()

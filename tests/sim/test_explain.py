@@ -1,0 +1,180 @@
+"""`stateat explain`: exit codes, what goes where, and one message for each bad usage."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from sim.cli import main
+
+ROOT = Path(__file__).resolve().parents[2]
+S02 = str(ROOT / "scenarios" / "seeds" / "s02-anatomy.yaml")
+S01 = str(ROOT / "scenarios" / "seeds" / "s01-pr51113-cases.yaml")
+
+SMALL = """\
+schema: stateat/1
+name: small
+engine:
+  preset: vllm-0.26.0
+  partial_hits: false
+  groups:
+    - {name: attention, kind: full-attention, block_size: 16, eagle: true}
+    - {name: gdn, kind: recurrent, block_size: 64}
+  speculative: {method: mtp, num_speculative_tokens: 3}
+  clock: steps
+workload:
+  budgets: [20, 100]
+  requests:
+    - {id: a, prompt: [[1, 100]]}
+"""
+"""One claim, state@64, of a slot that holds state@20; nobody reads it."""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    # The command line adds the current folder, for plug-ins.
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "small.yaml").write_text(SMALL)
+    return tmp_path
+
+
+def run(*args: str) -> Result:
+    result = CliRunner().invoke(main, ["explain", *args], prog_name="stateat", env={"COLUMNS": "200"})
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
+    return result
+
+
+def test_the_chain_of_s2_is_told() -> None:
+    result = run(S02)
+    assert result.exit_code == 0
+    words = " ".join(result.stdout.split())
+    for part in (
+        "old gate: 1 root",
+        "gdn column 0 (slot 24, request a) is hashed as state@1600 but holds state@364",
+        "step 0: a's chunk [0, 364) of 2,002 prompt tokens, ended by `budget`: the step had 364 tokens",
+        "364 is no multiple of the block, 1,600",
+        "step 1: a's chunk [364, 2002) ran past 1,600 without stopping there; the cache hashed slot 24 as state@1600",
+        "it has absorbed [0, 364) of a: [364, 1600) is missing, 1,236 of 1,600 tokens (77%)",
+        "b (step 3), c (step 6) started at 1,600 from it, and never saw [364, 1600)",
+        "no other finding follows from it",
+        "fixed gate: no poison finding; nothing to explain",
+    ):
+        assert part in words
+    assert "drift" not in words
+    assert "old gate: following its findings" in result.stderr
+
+
+def test_without_a_poison_finding_it_says_so() -> None:
+    result = run(S02, "--variant", "fixed gate")
+    assert result.exit_code == 0
+    assert result.stdout == "fixed gate: no poison finding; nothing to explain\n"
+
+
+def test_as_many_findings_as_asked_for_over_all_cases() -> None:
+    result = run(S01, "--variant", "old gate", "--findings", "2")
+    assert result.exit_code == 0
+    assert "old gate: 14 roots in 20 cases, of which 2 follow; more with --findings 14" in result.stdout
+    assert result.stdout.count("is hashed as") == 2
+
+
+def test_a_drift_is_told_and_drawn(here: Path) -> None:
+    result = run("small.yaml", "--drift", "--tokens", "6", "--plot", "drift.png")
+    assert result.exit_code == 0
+    assert "drift: a request that sends a's prompt again, restored at 64 of 100 prompt tokens" in result.stdout
+    assert "after 6 more" in result.stdout
+    assert "on the same text greedy decoding picks another token" in result.stdout
+    assert (here / "drift.png").read_bytes().startswith(b"\x89PNG")
+    assert "drift: a, 100 prompt tokens" in result.stderr
+
+
+def test_without_a_drift_no_picture_is_written(here: Path) -> None:
+    result = run(S02, "--variant", "fixed gate", "--drift", "--plot", "drift.png")
+    assert result.exit_code == 0
+    assert "nothing to draw" in result.stderr
+    assert not (here / "drift.png").exists()
+
+
+def test_a_prompt_that_is_too_long_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sim.replay.LONGEST_DRIFT", 99)
+    result = run("small.yaml", "--drift")
+    assert result.exit_code == 0
+    assert "drift: not computed: a has 100 prompt tokens, the model here reads at most 99" in result.stdout
+
+
+def test_json_goes_to_stdout_alone() -> None:
+    result = run("small.yaml", "--drift", "--tokens", "3", "--json", "-")
+    assert result.exit_code == 0
+    tree = json.loads(result.stdout)
+    assert "is hashed as state@64" in result.stderr
+    (told,) = tree["findings"]
+    assert (told["variant"], told["finding"]["claimed"], told["finding"]["held"]) == ("vllm-0.26.0", 64, 20)
+    assert told["held"] == [{"request": "a", "start": 0, "end": 20, "wrong_drafts": []}]
+    assert told["missing"] == [[20, 64]]
+    assert (told["chunk"]["stop"], told["chunk"]["budget"]) == ("budget", 20)
+    assert told["claim"]["chunk"]["end"] == 100
+    drifted = told["drift"]
+    assert drifted["hypothetical"] and (drifted["offset"], drifted["prompt"]) == (64, 100)
+    assert len(drifted["tokens"]) == len(drifted["true_text"]) == 3
+    assert all(token["logit_distance"] > 0 for token in drifted["tokens"])
+
+
+def test_json_without_a_drift_has_none(here: Path) -> None:
+    assert run("small.yaml", "--json", "told.json").exit_code == 0
+    (told,) = json.loads((here / "told.json").read_text())["findings"]
+    assert told["drift"] is None
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("missing.yaml",), "missing.yaml: no such file"),
+        ((S02, "--variant", "nobody"), "found 'nobody', allowed old gate, fixed gate"),
+        ((S02, "--plot", "a.png"), "--plot draws the drift: found no --drift"),
+        ((S02, "--drift", "--plot", "a.gif"), "found '.gif', allowed: .png, .svg, .pdf"),
+        ((S02, "--drift", "--plot", "no/a.png"), "there is no folder no"),
+        ((S02, "--json", S02), "that is the input"),
+        ((S02, "--drift", "--plot", "-"), "only --json writes to standard output"),
+        ((S02, "--tokens", "0"), "0 is not in the range"),
+        ((S02, "--findings", "0"), "0 is not in the range"),
+        ((), "Missing argument 'FILE'"),
+    ],
+)
+def test_bad_usage(here: Path, args: Sequence[str], said: str) -> None:
+    before = set(here.iterdir())
+    result = run(*args)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert result.stdout == ""
+    assert set(here.iterdir()) == before
+
+
+def test_a_real_process_prints_the_same_bytes_under_every_hash_seed(here: Path) -> None:
+    printed = set()
+    for seed in ("1", "2"):
+        child = subprocess.run(
+            [
+                sys.executable,
+                "-c",
+                "from sim.cli import main; main()",
+                "explain",
+                "small.yaml",
+                "--drift",
+                "--json",
+                "-",
+            ],
+            capture_output=True,
+            timeout=60,
+            check=True,
+            env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": seed},
+        )
+        assert b"Traceback" not in child.stderr
+        printed.add(child.stdout)
+    assert len(printed) == 1
