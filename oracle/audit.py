@@ -431,6 +431,10 @@ class Auditor(Observer):
         column = (start - 1) // self.groups[group].block_size
         message = f"{request} continues at {start} from {name} slot {read}, which {what}"
         finding = self._poison(invariant, request, group, column, read, start, held, verdict, message, content)
+        if self.numerics is not None and content is not None and content.state is not None:
+            where = (request, name, column, read, start)
+            truth = self.family.state_at(seen.tokens, start)
+            self.numerics.note(Check(content.state, truth, *where, self.index, self.time_us, finding))
         if read >= 0:
             self.slots.blame(read, finding)
         return finding

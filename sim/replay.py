@@ -6,6 +6,7 @@ import hashlib
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -304,7 +305,7 @@ def replay(
         variants.setdefault(run.variant, {})[run.case] = simulate_one(run)
     expected = {run.variant: run.expect for run in wanted}
     outcomes = {name: cases[""] if "" in cases else sum_of(cases) for name, cases in variants.items()}
-    failures = [failure for name, outcome in outcomes.items() for failure in compare(expected[name], outcome)]
+    compared = [compare(expected[name], outcome, not truth) for name, outcome in outcomes.items()]
     return Result(
         scenario.name,
         scenario.title,
@@ -312,7 +313,7 @@ def replay(
         str(scenario.path),
         wanted[0].options.clock,
         outcomes,
-        tuple(failures),
+        tuple(chain.from_iterable(compared)),
         any(expect is not None for expect in expected.values()),
     )
 

@@ -24,6 +24,7 @@ from sim.scenario_models import SCHEMA, File, Oracle, VariantExpectation, Whole
 from sim.scenario_yaml import Node, Problem, failure, locate, merge, plain, read
 from sim.schema import Complaint
 from sim.truth import Truth
+from sim.truth import changed as changed_truth
 from sim.truth import wrong as wrong_truth
 from sim.workload.generate import Workload
 
@@ -150,7 +151,7 @@ def _overridden(run: Run, rules: Mapping[str, str], changes: Mapping[str, str]) 
     if rules:
         for key, text in lacks(options, table(options.preset, options.rules)):
             raise InputError(f"--rule: variant {run.variant}: {'.'.join(map(str, key))}: {text}")
-    truth: Truth = replace(run.truth, **changes)
+    truth = changed_truth(run.truth, changes)
     if changes:
         check_truth(truth, bool(options.recurrent), f"variant {run.variant}: ")
     return replace(run, options=options, truth=truth)

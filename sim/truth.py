@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from kernels.shapes import FAMILIES, shape
 from sim.scenario_errors import choice
@@ -35,6 +36,17 @@ class Truth:
 
 
 DIGEST = Truth()
+
+
+def changed(truth: Truth, changes: Mapping[str, str]) -> Truth:
+    """With these fields in place of the truth's own; of those that stay, what another family lacks is its default."""
+    asked: Truth = replace(truth, **changes)
+    if "state" not in changes:
+        return asked
+    numbers, chunks = asked.family not in ("digest", "ring"), asked.family in CHUNKED
+    fitting = {"dtype": numbers, "rounding": numbers and asked.dtype != "float32", "kernel": chunks}
+    lost = {key: getattr(DIGEST, key) for key, fits in fitting.items() if not fits and key not in changes}
+    return replace(asked, **lost)
 
 
 def wrong(truth: Truth, recurrent: bool) -> tuple[str, str] | None:
