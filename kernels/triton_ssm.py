@@ -115,7 +115,9 @@ def ssd_chunk_kernel(
     cell = p[:, None] * N + n[None, :]
     real = (p < P)[:, None] & (n < N)[None, :]
     first = tl.load(first_ptr + request)
-    state = tl.load(state_ptr + (request.to(tl.int64) * (LAYERS * HEADS) + plane) * (P * N) + cell, mask=real, other=0.0)
+    state = tl.load(
+        state_ptr + (request.to(tl.int64) * (LAYERS * HEADS) + plane) * (P * N) + cell, mask=real, other=0.0
+    )
 
     value_key = stream_key(layer, VALUE, head * P + p)
     input_key = stream_key(layer, INPUT, head // (HEADS // GROUPS) * N + n)
