@@ -13,7 +13,6 @@ pytest.importorskip("triton")
 
 ROOT = Path(__file__).resolve().parents[2]
 NO_GPU = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
-REHEARSAL = ("--rehearse", "--only", "selective-scan")
 
 
 def start(*command, **environment):
@@ -39,7 +38,7 @@ def test_without_the_packages_it_ends_with_2_and_names_them(tmp_path):
 
 def test_a_rehearsal_checks_times_and_says_that_it_is_one(tmp_path):
     file = tmp_path / "found.json"
-    done = start("benchmarks/gpu.sh", *REHEARSAL, "--json", str(file))
+    done = start("benchmarks/gpu.sh", "--rehearse", "--only", "short-conv", "--json", str(file))
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1] == "This was a rehearsal: no figure above is of a GPU."
     found = json.loads(file.read_text())
@@ -49,8 +48,9 @@ def test_a_rehearsal_checks_times_and_says_that_it_is_one(tmp_path):
 
 
 def test_a_check_that_fails_ends_it_with_1():
+    arguments = ["--rehearse", "--only", "selective-scan"]
     code = (
-        f"import sys; sys.path.insert(0, 'benchmarks'); import gpu; gpu.TOLERANCE = 1e-12; sys.argv[1:] = {REHEARSAL}"
+        f"import sys; sys.path.insert(0, 'benchmarks'); import gpu; gpu.TOLERANCE = 1e-12; sys.argv[1:] = {arguments}"
     )
     done = start(sys.executable, "-c", f"{code}; gpu.main()")
     assert done.returncode == 1, done.stdout + done.stderr

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from kernels import reference, torch_chunked, torch_states, triton_states
+from kernels import draws, reference, torch_chunked, torch_states, triton_states
 from kernels.shapes import FAMILIES, Shape, shape
 from kernels.triton_states import CHUNKED, states_at
 from kernels.work import Work, dtype
@@ -24,7 +24,7 @@ CHUNK = 16
 
 ODD = (
     Shape("ring", 2, 2, 1, 6, 5, 0, 0),
-    Shape("gated-delta", 1, 4, 2, 12, 20, 4, 37),
+    Shape("gated-delta", 1, 4, 2, 20, 12, 4, 37),
     Shape("kda", 2, 1, 1, 20, 12, 2, 37),
     Shape("ssd", 1, 4, 2, 10, 12, 4, 37),
     Shape("selective-scan", 2, 1, 1, 33, 5, 4, 33),
@@ -35,6 +35,8 @@ FORMS = [(w, "sequential") for w in SHAPES] + [(w, "chunked") for w in SHAPES if
 LENGTHS = (0, 1, 19, 5, 16, 11)
 LONG, CARRIED = 2, 5
 """Of LENGTHS: one from zero, and one with a state carried in."""
+FEW = (0, 17)
+"""Lengths for the small presets."""
 
 
 def tokens(length, seed=0):
@@ -54,7 +56,7 @@ def carried(width, seed):
 def batch(width):
     """Ragged, every second one with a state carried in; states wanted at no, one and several offsets."""
     works = []
-    for number, length in enumerate(LENGTHS):
+    for number, length in enumerate(LENGTHS if width in ODD else FEW):
         offsets = tuple(sorted({0, length // 3, min(length, CHUNK), length}))
         works.append(Work(tokens(length), offsets, carried(width, number) if number % 2 else None))
     return [*works, Work(tokens(9), ())]
@@ -125,8 +127,8 @@ def label(value):
 
 each_odd_form = pytest.mark.parametrize(("width", "form"), [case for case in FORMS if case[0] in ODD], ids=label)
 each_form = pytest.mark.parametrize(("width", "form"), FORMS, ids=label)
-each_width = pytest.mark.parametrize("width", SHAPES, ids=label)
-each_accumulating = pytest.mark.parametrize("width", [w for w in SHAPES if w.heads], ids=label)
+each_width = pytest.mark.parametrize("width", ODD, ids=label)
+each_accumulating = pytest.mark.parametrize("width", [w for w in ODD if w.heads], ids=label)
 each_chunked = pytest.mark.parametrize("width", [w for w in ODD if w.family in CHUNKED], ids=label)
 
 
@@ -221,11 +223,48 @@ def test_chunks_keep_bits_across_an_aligned_split_and_lose_them_across_another(w
 def test_the_longest_chunk_of_the_fastest_decay_stays_within_float32():
     # One id again and again, that of the largest gate: the exponents of a chunk are as large as they can be.
     width = Shape("kda", 1, 1, 1, 16, 16, 0, 0)
-    one = np.ones((1, 16, 16))
-    left = [reference.kda(width, 0, one, token)[0] - reference.kda(width, 0, 0 * one, token)[0] for token in range(300)]
-    ids = np.full(256, np.argmin([kept.sum() for kept in left]))
+    candidates = np.arange(1000)
+    gates = draws.half(draws.bits(candidates, draws.key(0, draws.GATE, 0)))
+    ids = np.full(256, candidates[gates.argmax()])
+    assert 256 * gates.max() / 2 > np.log(np.finfo(np.float32).max)
     [[state]] = states_at(width, [Work(ids, (256,))], device="cpu", form="chunked", chunk=256)
-    assert distance(state, reference.absorb(width, ids)) < TOLERANCE
+    # An exponent of 64 is itself rounded by 4e-6.
+    assert distance(state, reference.absorb(width, ids)) < 10 * TOLERANCE
+
+
+@pytest.mark.parametrize("family", CHUNKED)
+def test_a_chunk_of_several_parts_is_the_same_chunk(family):
+    width, ids = shape(family), tokens(45)
+    [[early, late]] = states_at(width, [Work(ids, (29, 45))], device="cpu", form="chunked", chunk=64)
+    assert distance(early, reference.absorb(width, ids[:29])) < TOLERANCE
+    assert distance(late, reference.absorb(width, ids)) < TOLERANCE
+
+
+TILED = (
+    Shape("ring", 1, 1, 1, 6, 20, 0, 0),
+    Shape("gated-delta", 1, 1, 1, 6, 37, 0, 0),
+    Shape("kda", 1, 1, 1, 6, 37, 0, 0),
+    Shape("ssd", 1, 1, 1, 80, 12, 0, 0),
+    Shape("selective-scan", 1, 1, 1, 140, 5, 0, 0),
+    Shape("short-conv", 1, 0, 0, 0, 0, 3, 1100),
+)
+"""Wider than one tile on a GPU."""
+
+
+@pytest.mark.parametrize(
+    ("width", "form"),
+    [(w, f) for w in TILED for f in ("sequential", "chunked") if f == "sequential" or w.family in CHUNKED],
+    ids=label,
+)
+def test_the_tiles_and_blocks_of_a_gpu_give_the_same_states(width, form, monkeypatch):
+    works = [Work(tokens(3), (0, 2, 3), carried(width, 1)), Work(tokens(2), (1,))]
+    whole = at(width, works, form)
+    monkeypatch.setattr(triton_states, "INTERPRETED", False)
+    [(kernel, grid, _)] = triton_states.prepare(width, works, device="cpu", form=form, chunk=CHUNK).calls
+    assert kernel.block == 1
+    assert grid[0] >= 2 <= grid[2]
+    for found, expected in zip(chain(*at(width, works, form)), chain(*whole), strict=True):
+        assert same(found, expected) if form == "sequential" else distance(found, expected) < TOLERANCE
 
 
 @each_form
