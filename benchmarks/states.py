@@ -33,6 +33,9 @@ ONE, MANY, NAIVE_MANY = 256, 64, 8
 """Tokens of a run's request: alone, and in a batch; the naive functions, each of whose tokens takes the same time, get
 the first ones of a batch only."""
 
+LEAST_SECONDS = 0.3
+"""Of a round of a column: a shorter run is repeated, or it would pay for memory that the column before it gave back."""
+
 FLA_FILES = {"gated-delta": "fla/ops/gated_delta_rule/naive.py", "kda": "fla/ops/kda/naive.py"}
 FLA_NAMES = {"gated-delta": "naive_recurrent_gated_delta_rule", "kda": "naive_recurrent_kda"}
 FLA_HINT = "python -m pip install --no-deps --target DIR fla-core einops, then --fla DIR"
@@ -132,14 +135,18 @@ def agree(row: Row, ours: Any, naive: Any) -> None:
 def measure(row: Row, naive: Callable[..., Any] | None, runs: int) -> dict[str, list[float]]:
     """Column to tokens a second of each round."""
     columns = runs_of(row, naive)
-    for _, run in columns.values():
+    times = {}
+    for name, (_, run) in columns.items():
+        started = process_time()
         run()
+        times[name] = max(1, round(LEAST_SECONDS / (process_time() - started)))
     rates: dict[str, list[float]] = {name: [] for name in columns}
     for _ in range(runs):
         for name, (tokens, run) in columns.items():
             started = process_time()
-            run()
-            rates[name].append(tokens / (process_time() - started))
+            for _ in range(times[name]):
+                run()
+            rates[name].append(times[name] * tokens / (process_time() - started))
     return rates
 
 
