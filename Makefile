@@ -71,5 +71,5 @@ $(VENV)/package: $(VENV)/created $(PINS)
 
 $(VENV)/dev: $(VENV)/created $(PINS)
 	@echo 'Installing stateat and its development tools into $(VENV)'
-	@$(PIP_INSTALL) --editable '.[dev]'
+	@$(PIP_INSTALL) --editable '.[dev,states]'
 	@touch $(VENV)/package $@
