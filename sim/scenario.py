@@ -62,6 +62,8 @@ class Scenario:
     schema: str
     name: str
     title: str
+    mechanism: tuple[str, ...]
+    """Classes of fault."""
     source: str
     seed: int
     engine: Mapping[str, Any]
@@ -100,6 +102,7 @@ def load(path: str | Path) -> Scenario:
         schema=SCHEMA,
         name=shape.name,
         title=shape.title,
+        mechanism=tuple(shape.mechanism),
         source=shape.source,
         seed=shape.seed,
         engine=data.get("engine") or {},

@@ -235,6 +235,7 @@ Number = Annotated[
     Annotated[int, Field(ge=0), Tag("number")] | Annotated[Bounds, Tag("bounds")], Discriminator(_number_or_bounds)
 ]
 End = Annotated[int, Field(ge=0)]
+Mechanism = Annotated[str, Field(pattern=r"^M[1-9][0-9]?$")]
 
 
 class SomeEnds(Strict):
@@ -402,6 +403,8 @@ class File(Strict):
     """One line for people."""
     source: str = ""
     """Where the case comes from: an issue, a pull request, a paper."""
+    mechanism: Annotated[list[Mechanism], Field(max_length=8)] = []
+    """The classes of fault that it shows: `M1` and so on (docs/mechanisms.md)."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seed of everything that is drawn."""
     engine: SkipValidation[Engine] | None = None
