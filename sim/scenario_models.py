@@ -403,7 +403,7 @@ class File(Strict):
     """One line for people."""
     source: str = ""
     """Where the case comes from: an issue, a pull request, a paper."""
-    mechanism: Annotated[list[Mechanism], Field(max_length=8)] = []
+    mechanism: Annotated[list[Mechanism], Field(max_length=8)] = Field(default_factory=list)
     """The classes of fault that it shows: `M1` and so on (docs/mechanisms.md)."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seed of everything that is drawn."""
