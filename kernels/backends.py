@@ -26,6 +26,10 @@ LARGEST_CHUNK = 256
 """Beyond it, products of decays could leave float32."""
 
 
+INSTALL = "pip install -e '.[states]' -c constraints.txt"
+"""From a checkout: what brings torch and Triton."""
+
+
 class Unavailable(ValueError):
     """What was asked for cannot be had on this machine; the message says what is missing."""
 
@@ -51,13 +55,13 @@ def choose(backend: str, device: str, family: str) -> tuple[str, str]:
         return "numpy", "cpu"
     if not torch_here:
         raise Unavailable(
-            f"{_asked(backend, device)} needs torch, which is not installed (pip install 'stateat[states]'): it adds "
-            "batched float32 states, several times faster than NumPy, their chunked forms, and GPUs"
+            f"{_asked(backend, device)} needs torch, which is not installed ({INSTALL}); it adds chunked kernels, GPUs "
+            "and faster states"
         )
     if backend == "triton" and not triton_here:
         raise Unavailable(
-            "backend triton needs Triton, which is not installed (pip install 'stateat[states]', for Linux on x86-64): "
-            "it adds the states of all requests in one launch on a GPU"
+            f"backend triton needs Triton, which is not installed ({INSTALL}, on Linux and x86-64); it adds the states "
+            "of all requests in one launch on a GPU"
         )
     gpu = device != "cpu" and _gpu()
     if device == "cuda" and not gpu:
@@ -89,8 +93,10 @@ def _gpu_may_be() -> bool:
 def _gpu() -> bool:
     if not _gpu_may_be():
         return False
-    import torch
-
+    try:
+        import torch
+    except (ImportError, OSError) as error:
+        raise Unavailable(f"torch is installed and cannot be loaded: {error}") from error
     return bool(torch.cuda.is_available())
 
 

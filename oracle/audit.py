@@ -49,8 +49,8 @@ class Auditor(Observer):
         """Slots that were claimed, or written while claimed, in this step."""
         self._pairs: dict[tuple[bytes, int], int] = {}
         """The finding of each (hash, slot) that was ever wrong."""
-        self._torn: set[tuple[bytes, int]] = set()
-        """Those whose components differed."""
+        self._torn: dict[tuple[bytes, int], int] = {}
+        """The finding of those whose components differed."""
         self._past: dict[str, Callable[[], Tokens]] = {}
         """The tokens of requests that ended: generated again if need be."""
         self._ever: set[tuple[int, Any]] = set()
@@ -184,11 +184,12 @@ class Auditor(Observer):
         if not self.groups[group].recurrent:
             self._erase([dst])
             return
-        source = self.slots.get(src)
-        absorbed = source.absorbed if source is not None else 0
-        self.slots.copy(src, dst, Write(self.index, request, absorbed, absorbed, kind))
         if self.lockstep is not None:
             self.lockstep.copy(conv_src, dst, shift)
+        if src != dst:
+            source = self.slots.get(src)
+            absorbed = source.absorbed if source is not None else 0
+            self.slots.copy(src, dst, Write(self.index, request, absorbed, absorbed, kind))
         if dst in self.claims:
             self._due[dst] = None
         if kind == "post":
@@ -316,8 +317,8 @@ class Auditor(Observer):
         self.lineage.heal(slot)
         for hash, claim in self.claims[slot].items():
             if content is not None and content.state is not None and self.family.equal(content.state, claim.truth):
-                self._measure(content, claim, slot, None)
-                self._check_lockstep(hash, claim, slot, content)
+                if not self._is_torn(hash, claim, slot, content):
+                    self._measure(content, claim, slot, None)
                 continue
             if (hash, slot) in self._pairs:
                 self._mark(slot, self._pairs[hash, slot])
@@ -357,21 +358,23 @@ class Auditor(Observer):
             where = (claim.request, self.groups[claim.group].name, claim.column, slot, claim.offset)
             self.numerics.note(Check(content.state, claim.truth, *where, self.index, self.time_us, finding))
 
-    def _check_lockstep(self, hash: bytes, claim: Claimed, slot: int, content: Content) -> None:
+    def _is_torn(self, hash: bytes, claim: Claimed, slot: int, content: Content) -> bool:
         """I13: where the matrix is right, the window of the convolution is too."""
         if self.lockstep is None or claim.request not in self.requests:
-            return
+            return False
         window = self.lockstep.window(self.requests[claim.request].tokens, claim.offset)
-        if self.lockstep.held(slot) == window or (hash, slot) in self._torn:
-            return
-        self._torn.add((hash, slot))
-        message = (
-            f"{self.groups[claim.group].name} column {claim.column} (slot {slot}, request {claim.request}) holds "
-            f"state@{claim.offset}, but its convolution has the inputs of another offset"
-        )
-        self._poison(
-            "I13", claim.request, claim.group, claim.column, slot, claim.offset, claim.offset, "torn", message, content
-        )
+        if self.lockstep.held(slot) == window:
+            return False
+        if (hash, slot) not in self._torn:
+            self.counts.verdicts["torn"] = self.counts.verdicts.get("torn", 0) + 1
+            message = (
+                f"{self.groups[claim.group].name} column {claim.column} (slot {slot}, request {claim.request}) holds "
+                f"state@{claim.offset}, but its convolution has the inputs of another offset"
+            )
+            where = (claim.request, claim.group, claim.column, slot, claim.offset, claim.offset)
+            self._torn[hash, slot] = self._poison("I13", *where, "torn", message, content)
+        self.lineage.poison(slot, self._torn[hash, slot])
+        return True
 
     def _mark(self, slot: int, finding: int) -> None:
         """Whoever reads this slot from now on reads what the finding is about."""

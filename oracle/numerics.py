@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,6 +21,8 @@ PENDING = 512
 """Checks that wait, at most."""
 KNOWN_BYTES = 1 << 28
 """Of true states that are kept, so that a longer prefix can continue from them."""
+TOGETHER = 64
+"""Requests in a launch: more of them make it no faster, and what is said of its progress rarer."""
 WORST = 3
 """Noisy slots that a report names."""
 
@@ -86,6 +88,9 @@ class Numerics:
 
     def __init__(self, family: Numeric) -> None:
         self.family = family
+        self.report: Callable[[int, int], None] | None = None
+        """Told how many tokens were absorbed, of how many, while states are computed."""
+        self._absorbed = self._wanted = 0
         free = available_bytes()
         # One that is held, the truth, and what the kernel works on.
         if free is not None and 3 * family.state_bytes > free:
@@ -150,6 +155,7 @@ class Numerics:
             start, state = self._start(node, offsets[0])
             ids = node.tokens.ids[start : offsets[-1]]
             asked.append(([stream[n] for n in offsets], Work(ids, tuple(n - start for n in offsets), state)))
+        self._wanted += sum(work.tokens.size for _, work in asked)
         for truths, states in zip([truths for truths, _ in asked], self._launch([w for _, w in asked]), strict=True):
             for truth, state in zip(truths, states, strict=True):
                 found[truth] = self._stored(truth, state)
@@ -184,6 +190,7 @@ class Numerics:
         chains = _chains(wanted, self.family.merges)
         waiting: dict[Node, list[Node]] = {}
         ready: list[Node] = []
+        self._wanted += sum(link.ids().size for path in chains.values() for link in path)
         for node, path in chains.items():
             base = path[-1].parent
             if base is None or base.value is not None:
@@ -210,7 +217,14 @@ class Numerics:
             raise TooLarge(
                 f"{states} states of {self.family.state_bytes:,} bytes are {needed:,} bytes, and {free:,} are free"
             )
-        return self.family.launch(works) if works else []
+        found: list[list[State]] = []
+        for first in range(0, len(works), TOGETHER):
+            part = works[first : first + TOGETHER]
+            found += self.family.launch(part)
+            self._absorbed += sum(work.tokens.size for work in part)
+            if self.report is not None:
+                self.report(self._absorbed, self._wanted)
+        return found
 
     def _zero(self) -> State:
         return zero(self.family.shape)

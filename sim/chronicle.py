@@ -7,7 +7,7 @@ again, and keeps for each who wrote the slot, who claimed it, what it had absorb
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,8 @@ import numpy as np
 from sim.events import Finding, Group, Observer
 from sim.tokens import Ids, Segments, Tokens
 
+TORN = "torn"
+"""The verdict on a slot whose matrix is right, and whose convolution is not (I13)."""
 Span = tuple[int, int]
 """Tokens [start, end)."""
 
@@ -107,7 +109,7 @@ class Story:
     chunk: Chunk | None
     """The chunk that made what the slot holds; None where no chunk did (a connector, or nothing at all)."""
     loaded: int | None
-    """The step in which a connector brought it; None: no connector did."""
+    """The step in which a connector, or the tier that had kept it, brought it; None: neither did."""
     held: tuple[Piece, ...] | None
     """What the slot's state had absorbed; None where nothing was ever written, or no slot is concerned."""
     claim: Claim | None
@@ -201,6 +203,9 @@ class Chronicle(Observer):
         self._now: dict[str, _Decision] = {}
         self._held: dict[int, _Held | None] = {}
         """By slot; None: made from a slot that was never written."""
+        self._tier: dict[tuple[int, str], tuple[int, _Held | None]] = {}
+        """What an offload tier keeps, and the slot that it came from."""
+        self._storing: dict[tuple[int, str], int] = {}
         self._streams: dict[str, Tokens] = {}
         self._again: dict[str, Any] = {}
         self._prompts: dict[str, int] = {}
@@ -241,8 +246,22 @@ class Chronicle(Observer):
             self._at.tokens += end - start
         self._now[request] = _Decision(self._at, request, start, end, stop, steps)
 
+    def store(self, group: int, slot: int, key: str, offset: int) -> None:
+        self._storing[group, key] = slot
+
     def load(self, request: str, group: int, key: str, slot: int, offset: int) -> None:
-        self._held[slot] = _Held(Piece(request, 0, offset), None, None, self._at.index)
+        if (group, key) not in self._tier:
+            self._held[slot] = _Held(Piece(request, 0, offset), None, None, self._at.index)
+            return
+        kept, stored = self._tier[group, key]
+        for case in self.cases:
+            if case.finding.slot == kept and request in case.finding.readers:
+                at = self._at
+                case.readers.setdefault(request, Reader(request, at.index, at.time_us, offset, self._prompts[request]))
+        if stored is None:
+            self._held.pop(slot, None)
+        else:
+            self._held[slot] = replace(stored, loaded=self._at.index)
 
     def restore(self, request: str, group: int, slot: int, column: int, offset: int, group_hits: Sequence[int]) -> None:
         if slot not in self._slots:
@@ -311,6 +330,9 @@ class Chronicle(Observer):
                 case.claimed = self._now.get(case.claim[0])
             if case.finding.step == self._at.index and not case.caught:
                 case.held, case.caught = self._held.get(case.finding.slot), True
+        for key, slot in self._storing.items():
+            self._tier[key] = slot, self._held.get(slot)
+        self._storing.clear()
         for request in self._over:
             self._streams.pop(request, None)
         self._over.clear()
@@ -395,7 +417,7 @@ class Chronicle(Observer):
 
     def _subject(self, finding: Finding, pieces: Sequence[Piece], readers: Sequence[Reader]) -> Subject | None:
         """The reader with the shortest prompt; without readers, the request of the finding once more."""
-        if finding.slot < 0 or not finding.claimed:
+        if finding.slot < 0 or not finding.claimed or finding.verdict == TORN:
             return None
         held = tuple((self._ids(piece), piece.start) for piece in pieces)
         shortest = min(readers, key=lambda reader: reader.prompt, default=None)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sim.errors import InputError, StateatError
+from sim.errors import InputError, MissingError, StateatError
 from sim.explain_cli import explain
 from sim.files import atomic, check_apart, check_writable, write_text
 
@@ -255,6 +255,7 @@ def replay(
     results: list[Result] = []
     console = _console(stderr=str(json_path) == "-")
     for scenario in scenarios:
+        _not_compared(scenario, truth)
         with ExitStack() as stack:
             fleet = stack.enter_context(_fleet(engines, vllm_python))
             studio = _Studio(outputs, stack, not no_fast_forward, fleet)
@@ -325,7 +326,7 @@ class _Studio:
         observers = list(self._observers(run))
         # A user's rule that prints must not spoil what a machine reads.
         with Progress(name, run.options.clock) as progress, redirect_stdout(sys.stderr):
-            outcome = simulate(run, observers, progress.update, self.fast_forward, make)
+            outcome = simulate(run, observers, progress.update, self.fast_forward, make, progress.measure)
         if check is not None:
             check(run, outcome)
         return outcome
@@ -468,6 +469,12 @@ def check(
         except NotShared as error:
             click.echo(f"skip {file}: {error}", err=True)
             continue
+        except MissingError as error:
+            if not truth:
+                # What the file itself asks for, and is not here.
+                click.echo(f"skip {file}: {error}", err=True)
+                continue
+            raise
         except StateatError as error:
             click.echo(f"stateat: {error}", err=True)
             exit_code = error.exit_code
@@ -485,6 +492,18 @@ def check(
     sys.exit(exit_code)
 
 
+def _not_compared(scenario: Scenario, truth: Mapping[str, str]) -> None:
+    """Say which expectations are about other states than those that the command line asks for."""
+    from sim.expect import MEASURED
+
+    expects = [run.expect or {} for run in scenario.expanded]
+    parts = [part for expect in expects for part in (expect, *(expect.get("cases") or {}).values())]
+    keys = [key for key in MEASURED if any(part.get(key) is not None for part in parts)]
+    if truth and keys:
+        text = f"{scenario.path}: not compared, since they are expected of the file's own states: {', '.join(keys)}"
+        click.echo(f"note: {text}", err=True)
+
+
 def _expected(file: Path, truth: Mapping[str, str], fleet: Fleet) -> Result:
     """A scenario's outcome, after what its release would say of its configuration."""
     from sim.replay import replay as run_all
@@ -492,6 +511,7 @@ def _expected(file: Path, truth: Mapping[str, str], fleet: Fleet) -> Result:
     from sim.scenario import load, warnings
 
     scenario = load(file)
+    _not_compared(scenario, truth)
     for text in dict.fromkeys(text for run in scenario.expanded for text in warnings(run)):
         click.echo(f"warning: {text}", err=True)
     return run_all(scenario, truth=truth, run_one=lambda run: simulate(run, make=fleet.maker(run)), spread=fleet.spread)

@@ -117,8 +117,9 @@ class Decisions(Observer):
             self._evicted.setdefault(self.index, {}).setdefault(slot, []).append(offset)
 
     def copy(self, request: str, group: int, kind: str, src: int, dst: int, conv_src: int, shift: int) -> None:
-        # The recordings follow states, not attention, and name no request of a copy-on-write.
-        if self._groups[group].recurrent:
+        # The recordings follow matrices, not attention or what stays in its block, and name no request of a
+        # copy-on-write.
+        if self._groups[group].recurrent and src != dst:
             copied = kind, src, dst, "" if kind == "cow" else request
             self.copies.setdefault(self.index, Counter())[copied] += 1
 

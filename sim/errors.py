@@ -15,6 +15,10 @@ class InputError(StateatError):
     exit_code = 2
 
 
+class MissingError(InputError):
+    """What computes the states that are asked for is not here; the message says what would bring it."""
+
+
 class PolicyError(StateatError):
     """A user's rule broke its contract (more tokens than offered, fewer than none) or raised."""
 

@@ -173,7 +173,7 @@ def _print_count(name: str, ran: Sequence[tuple[Run, Outcome]], told: int, conso
     if not count:
         text = f"{name}: no poison finding{cases}; nothing to explain"
     elif told < count:
-        text = f"{name}: {plural(count, 'root')}{cases}, of which {told} follow; more with --findings {count}"
+        text = f"{name}: {plural(count, 'root')}{cases}, {told} of them below; more with --findings {count}"
     else:
         text = f"{name}: {plural(count, 'root')}{cases}"
     console.print(Text(one_line(text)), soft_wrap=True)
@@ -189,12 +189,14 @@ def _print(told: _Told, wanted: bool, console: Console) -> None:
         return
     from rich.text import Text
 
+    from sim.chronicle import TORN
     from sim.replay import LONGEST_DRIFT
     from sim.report.drift import print_drift, too_long
 
     console.print()
     if subject is None:
-        console.print(Text("  drift: not computed: there is no state to restore"), soft_wrap=True)
+        why = "only the convolution differs" if told.story.finding.verdict == TORN else "there is no state to restore"
+        console.print(Text(f"  drift: not computed: {why}"), soft_wrap=True)
     elif told.drift is None:
         console.print(Text("  " + too_long(subject, LONGEST_DRIFT)), soft_wrap=True)
     else:

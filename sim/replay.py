@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
@@ -16,7 +17,7 @@ from oracle.drift import MAX_TOKENS as LONGEST_DRIFT
 from oracle.drift import Absorbed, Drift, Token
 from oracle.drift import drift as continuations
 from oracle.numerics import WORST, TooLarge
-from oracle.states import Arithmetic, Numeric
+from oracle.states import Arithmetic, Numeric, Unavailable
 from oracle.states import family as family_of
 from sim.adapters.log import read
 from sim.chronicle import Chronicle, Story, Subject
@@ -24,15 +25,16 @@ from sim.digest import Digest
 from sim.engine import presets, rules
 from sim.engine.options import Options
 from sim.engine.scheduler import Scheduler
-from sim.errors import InputError, PolicyError
+from sim.errors import InputError, MissingError, PolicyError
 from sim.events import SCHEMA, Fanout, Finding, Group, Observer, tell
+from sim.events import Advance as AdvanceEvent
 from sim.events import Run as RunEvent
 from sim.expect import compare
 from sim.loop import Engine, Progress, Simulation
 from sim.result import Outcome, Result, States
 from sim.scenario import Run, Scenario, runs
 from sim.tally import Tally
-from sim.truth import DIGEST, Truth
+from sim.truth import DIGEST, SEVERAL, Truth
 from sim.workload import Arrival
 from sim.workload.generate import arrivals
 
@@ -62,10 +64,12 @@ def simulate(
     progress: Callable[[int, int, int, int, int], None] | None = None,
     fast_forward: bool = True,
     make: Make | None = None,
+    measure: Callable[[int, int], None] | None = None,
 ) -> Outcome:
     """One run, checked by the oracle; ``make``: on another engine than the reference one.
 
-    ``progress`` is told requests done and in all, the step, the time and the poisoned slots so far. Raises PolicyError
+    ``progress`` is told requests done and in all, the step, the time and the poisoned slots so far; ``measure``
+    tokens absorbed and in all while states are computed. Raises PolicyError
     when a user's rule breaks its contract.
     """
     name = {"variant": run.variant, "case": run.case, "scenario": run.scenario}
@@ -81,6 +85,7 @@ def simulate(
             fast_forward=fast_forward,
             about=name,
             make=make,
+            measure=measure,
             resets=run.workload.resets,
         )
     except PolicyError as error:
@@ -101,6 +106,7 @@ def drive(
     fast_forward: bool = True,
     about: Mapping[str, str] | None = None,
     make: Make | None = None,
+    measure: Callable[[int, int], None] | None = None,
     resets: Sequence[int] = (),
 ) -> Outcome:
     """An engine (the reference one) under these requests, with the oracle beside it; ``about`` names it in a log."""
@@ -108,8 +114,10 @@ def drive(
     table = presets.table(options.preset, options.rules)
     auditor, tally, digest = _auditor(truth, seed), Tally(), Digest()
     family = auditor.family
+    if auditor.numerics is not None:
+        auditor.numerics.report = measure
     # A narrower state is rounded at every step, so each has to be seen.
-    fast_forward = fast_forward and not (isinstance(family, Numeric) and not family.merges)
+    fast_forward = fast_forward and (not isinstance(family, Numeric) or family.merges)
     everyone = Fanout([auditor, tally, digest, *observers])
     resolved = rules.resolve(table)
     scheduler: Engine = (
@@ -121,7 +129,8 @@ def drive(
     everyone.run(SCHEMA, options.preset, options.groups, drafts, options_in_force(options) | dict(about or {}))
     tick = None if progress is None else _teller(progress, len(requests), auditor)
     try:
-        Simulation(scheduler, options, requests, budgets, everyone, tick, resets).run()
+        with _fitting(truth):
+            Simulation(scheduler, options, requests, budgets, everyone, tick, resets).run()
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         theirs = rules.plugins(table)
         if not theirs:
@@ -129,10 +138,17 @@ def drive(
         raise PolicyError(
             f"rule {', '.join(theirs)}: an answer that the engine cannot use: {type(error).__name__}: {error}"
         ) from error
-    except TooLarge as error:
-        raise InputError(f"oracle.state: {truth.state}: {error}") from error
     outcome = outcome_of(options.preset, options.preset, options.groups, table, auditor, tally, digest, truth)
     return replace(outcome, free_blocks=scheduler.free_blocks, wall_s=perf_counter() - started)
+
+
+@contextmanager
+def _fitting(truth: Truth) -> Iterator[None]:
+    """States that do not fit in memory are bad input."""
+    try:
+        yield
+    except TooLarge as error:
+        raise InputError(f"oracle.state: {truth.state}: {error}") from error
 
 
 def _auditor(truth: Truth, seed: int = 0) -> Auditor:
@@ -146,9 +162,10 @@ def _auditor(truth: Truth, seed: int = 0) -> Auditor:
         seed=seed,
     )
     try:
-        return Auditor(family_of(truth.state, how))
-    except TooLarge as error:
-        raise InputError(f"oracle.state: {truth.state}: {error}") from error
+        with _fitting(truth):
+            return Auditor(family_of(truth.state, how))
+    except Unavailable as error:
+        raise MissingError(f"oracle: {error}") from error
     except ValueError as error:
         raise InputError(f"oracle: {error}") from error
 
@@ -191,7 +208,8 @@ def outcome_of(
     truth: Truth = DIGEST,
 ) -> Outcome:
     """What the oracle, the tally and the digest heard, as one outcome."""
-    counts, findings = auditor.counts, auditor.findings()
+    with _fitting(truth):
+        counts, findings = auditor.counts, auditor.findings()
     return Outcome(
         variant=variant,
         preset=preset,
@@ -271,7 +289,12 @@ def _sum_of_states(parts: Sequence[States | None]) -> States | None:
             verdicts[name] = verdicts.get(name, 0) + count
     worst = sorted((noise for part in known for noise in part.worst), key=lambda noise: -noise["rel_error"])
     wrong = [part.nearest_wrong for part in known if part.nearest_wrong is not None]
-    return replace(known[0], verdicts=verdicts, worst=tuple(worst[:WORST]), nearest_wrong=min(wrong, default=None))
+    truth = known[0].truth
+    if any(part.truth != truth for part in known):
+        truth = replace(truth, state=SEVERAL)
+    return replace(
+        known[0], truth=truth, verdicts=verdicts, worst=tuple(worst[:WORST]), nearest_wrong=min(wrong, default=None)
+    )
 
 
 def _renumbered(outcomes: Iterable[Outcome]) -> Iterator[Finding]:
@@ -345,8 +368,14 @@ def audit(path: Path, truth: Truth = DIGEST) -> Result:
             hearing = _Hearing(event, truth)
             name, clock = str(event.options.get("scenario", name)), str(event.options.get("clock", clock))
         assert hearing is not None
+        if isinstance(event, AdvanceEvent) and event.steps > 1 and not hearing.merges:
+            raise InputError(
+                f"{path}: event {number} (advance) is {event.steps} decode steps in one, and a state in {truth.dtype} "
+                "is rounded at each; write the log with --no-fast-forward"
+            )
         try:
-            tell(event, hearing.everyone)
+            with _fitting(truth):
+                tell(event, hearing.everyone)
         except (
             ArithmeticError,
             AttributeError,
@@ -375,6 +404,8 @@ class _Hearing:
         self.case = str(head.options.get("case", ""))
         self.auditor, self.tally, self.digest = _auditor(truth), Tally(), Digest()
         self.everyone = Fanout([self.auditor, self.tally, self.digest])
+        family = self.auditor.family
+        self.merges = not isinstance(family, Numeric) or family.merges
 
     def outcome(self) -> Outcome:
         table = self.head.options.get("rules")

@@ -14,6 +14,9 @@ ROUNDINGS = ("nearest", "stochastic")
 BACKENDS = ("auto", "triton", "torch", "numpy")
 DEVICES = ("auto", "cpu", "cuda")
 STATES = ("digest", *FAMILIES)
+SEVERAL = "several"
+"""In the sum of cases that have different ones."""
+FLOATING = tuple(family for family in FAMILIES if family != "ring")
 CHUNKED = ("gated-delta", "kda", "ssd")
 """Families with a kernel that works in chunks."""
 
@@ -54,12 +57,20 @@ def wrong(truth: Truth, recurrent: bool) -> tuple[str, str] | None:
     family, sign, preset = truth.state.partition(":")
     if family not in STATES:
         return "state", choice(family, STATES)
+    if sign and not preset:
+        return "state", f"found {truth.state!r}, allowed {family}, or {family}:PRESET"
     if family == "digest":
         if sign:
             return "state", f"found {truth.state!r}, allowed digest without a preset: it has no widths"
         for key, given in (("dtype", truth.dtype), ("kernel", truth.kernel), ("rounding", truth.rounding)):
             if given != getattr(DIGEST, key):
-                return key, f"found {given} with state digest, which has no numbers; allowed with {', '.join(FAMILIES)}"
+                return (
+                    key,
+                    f"found {given} with state digest, which has no numbers; allowed with {', '.join(FLOATING)}",
+                )
+        for key, given in (("backend", truth.backend), ("device", truth.device)):
+            if given != "auto":
+                return key, f"found {given} with state digest, which needs none; allowed with {', '.join(FAMILIES)}"
         return None
     try:
         shape(family, preset or "small")

@@ -82,9 +82,9 @@ class Worker:
             elif not self.memory.keeps_accepted and request.last_step != step - 1:
                 request.accepted[group] = 1
             if source not in (-1, target):
+                # Where both columns are one block its matrix stays, and the convolution's inputs still move up.
                 pages, bias = request.pages[group], request.accepted[group] - 1
-                if pages[source + bias] != pages[target]:
-                    self._copy(request.id, group, "pre", pages, source, bias, pages[target])
+                self._copy(request.id, group, "pre", pages, source, bias, pages[target])
                 request.accepted[group] = 1
             request.running[group] = target
         request.last_step = step

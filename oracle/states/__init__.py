@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+from kernels.backends import Unavailable
 from oracle.states.digest import Digest
 from oracle.states.gated_delta import GatedDelta
 from oracle.states.kda import Kda
@@ -56,4 +57,4 @@ def family(state: str, how: Arithmetic = FLOAT32) -> Family:
     return NUMERIC[name](replace(how, preset=preset or how.preset))
 
 
-__all__ = ["NUMERIC", "Arithmetic", "Digest", "Family", "Numeric", "family"]
+__all__ = ["NUMERIC", "Arithmetic", "Digest", "Family", "Numeric", "Unavailable", "family"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernels.backends import choose, states_at
+from kernels.backends import INSTALL, Unavailable, choose, states_at
 from kernels.rounding import round_state
 from kernels.shapes import Shape, shape
 from kernels.work import State, Work
@@ -51,6 +51,11 @@ class Numeric:
         self.how = how
         self.shape: Shape = shape(self.name, how.preset)
         self.backend, self.device = choose(how.backend, how.device, self.name)
+        if how.kernel == "chunked" and self.backend == "numpy":
+            raise Unavailable(
+                f"kernel chunked of {self.name} needs torch or Triton, found numpy (backend {how.backend}); "
+                f"torch comes with {INSTALL}"
+            )
 
     # What the auditor asks.
 

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sim.chronicle import Subject
+from sim.report.table import print_trimmed
 from sim.report.text import one_line, plural
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ def too_long(subject: Subject, longest: int) -> str:
 def print_drift(drift: Drift, subject: Subject, console: Console) -> None:
     """The states' distances, the tokens, and what came of them."""
     console.print(Text("  " + heading(subject)), soft_wrap=True)
-    console.print(_states(drift))
-    console.print(_tokens(drift))
+    print_trimmed(_states(drift), console)
+    print_trimmed(_tokens(drift), console)
     for line in summary(drift):
         console.print(Text("  " + line), soft_wrap=True)
 

@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sim.chronicle import Chunk, Claim, Coverage, Piece, Reader, Span, Story
+from sim.chronicle import TORN, Chunk, Claim, Coverage, Piece, Reader, Span, Story
 from sim.report.json import finding_tree
+from sim.report.table import print_trimmed
 from sim.report.text import SHOWN_READERS, finding_line, one_line, plural
 
 STOPS = {
@@ -40,7 +41,7 @@ def print_story(story: Story, name: str, block: int, console: Console) -> None:
     grid.add_column()
     for label, text in lines(story, block):
         grid.add_row(f"  {label}", Text(one_line(text)))
-    console.print(grid)
+    print_trimmed(grid, console)
 
 
 def lines(story: Story, block: int) -> Iterator[tuple[str, str]]:
@@ -66,6 +67,8 @@ def _write(story: Story, block: int) -> str:
         return "nobody ever wrote this slot, or attention wrote over it"
     text = f"{_when(chunk)}: {chunk.request}'s {_chunk(chunk, story)}, {_ended(chunk)}"
     write, left = finding.write, _left(chunk, story.held)
+    if story.loaded is not None:
+        return f"{text}. The tier kept its state@{left}, and brought it into the slot in step {story.loaded}"
     if write is not None and write.kind in ("cow", "pre", "post"):
         return f"{text}. Its state@{left} was copied into the slot ({write.kind}, step {write.step})"
     off_grid = block and left % block and chunk.stop != "decode"
@@ -118,6 +121,8 @@ def _really(story: Story) -> str:
     if not story.held:
         return "a zero state: no token at all"
     pieces = ", then ".join(map(_piece, story.held))
+    if story.finding.verdict == TORN:
+        return f"its matrix has absorbed {pieces}, as claimed; its convolution keeps the inputs of another offset"
     faults = list(_faults(story.coverage, story.finding.claimed or 0))
     return f"it has absorbed {pieces}" + (": " + "; ".join(faults) if faults else "")
 

@@ -67,7 +67,17 @@ class Progress:
         if now < self._next:
             return
         self._next = now + self._every
-        text = self._text(done, total, step, time_us, poisoned, now - self._start)
+        self._show(self._text(done, total, step, time_us, poisoned, now - self._start))
+
+    def measure(self, absorbed: int, wanted: int) -> None:
+        """So many tokens, of those that are known to be needed, were absorbed by states in numbers."""
+        now = self._now()
+        if now < self._next:
+            return
+        self._next = now + self._every
+        self._show(f"{self._label}: computing states · {absorbed:,}/{wanted:,} tokens")
+
+    def _show(self, text: str) -> None:
         if self._live is not None:
             self._live.update(Text(text, no_wrap=True, overflow="ellipsis"), refresh=True)
         else:

@@ -7,7 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -27,6 +27,7 @@ from sim.report.text import (
     summary,
 )
 from sim.result import Failure, Outcome, Result, States
+from sim.truth import SEVERAL
 
 if TYPE_CHECKING:
     from sim.engine.rules import Rules
@@ -123,6 +124,14 @@ def _print_requests(variant: str, outcome: Outcome, console: Console) -> None:
 def _say(console: Console, text: Text) -> None:
     """One line, whatever the width: a terminal folds it, a pipe keeps it whole."""
     console.print(text, soft_wrap=True)
+
+
+def print_trimmed(table: RenderableType, console: Console) -> None:
+    """A table without the spaces that pad its lines."""
+    with console.capture() as shown:
+        console.print(table)
+    for line in shown.get().splitlines():
+        _say(console, Text.from_ansi(line.rstrip()))
 
 
 def _compare(result: Result, console: Console, verbose: bool) -> None:
@@ -234,6 +243,8 @@ def states_text(states: States | None) -> str:
     if states is None:
         return "digest"
     truth = states.truth
+    if truth.state == SEVERAL:
+        return "several, by case"
     parts = [truth.state, truth.dtype if truth.family != "ring" else "uint64"]
     parts += [truth.kernel] * (truth.kernel != "sequential") + [truth.rounding] * (truth.rounding != "nearest")
     return " ".join(parts)

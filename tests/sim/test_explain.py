@@ -81,7 +81,7 @@ def test_without_a_poison_finding_it_says_so() -> None:
 def test_as_many_findings_as_asked_for_over_all_cases() -> None:
     result = run(S01, "--variant", "old gate", "--findings", "2")
     assert result.exit_code == 0
-    assert "old gate: 14 roots in 20 cases, of which 2 follow; more with --findings 14" in result.stdout
+    assert "old gate: 14 roots in 20 cases, 2 of them below; more with --findings 14" in result.stdout
     assert result.stdout.count("is hashed as") == 2
 
 

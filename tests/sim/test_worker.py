@@ -107,12 +107,14 @@ def test_the_accepted_draft_whose_state_it_is_decides_what_is_carried() -> None:
     assert heard.events[1][5] == 103 and request.accepted[1] == 1
 
 
-def test_a_relocated_block_is_not_copied_onto_itself() -> None:
+def test_of_a_relocated_block_only_the_inputs_of_the_convolution_move() -> None:
     told, heard = worker(drafts=1)
     request = Asker(running=[-1, 2], accepted=[1, 2])
     request.pages[1][4] = request.pages[1][3]
     told.before(1, [row(request, 47, 80)], [], [[], []])
-    assert [e[0] for e in heard.events] == ["advance"]
+    # Column 2 + 1 and column 4 are one block: its matrix stays, the window of column 2 comes, shifted by 1.
+    assert [e[0] for e in heard.events] == ["copy", "advance"]
+    assert heard.events[0] == ("copy", "a", 1, "pre", 103, 103, 102, 1)
     assert request.accepted[1] == 1 and request.running[1] == 4
 
 
