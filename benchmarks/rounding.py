@@ -1,4 +1,4 @@
-"""How far rounding on its way takes a state from the truth, beside how far one missing token takes it (docs/states.md)."""
+"""How far rounding on its way takes a state from the truth, beside one missing token (docs/states.md)."""
 
 from __future__ import annotations
 
