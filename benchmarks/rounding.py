@@ -35,9 +35,7 @@ def one_token_off(made: Numeric) -> float:
 
 
 def main() -> None:
-    print(
-        f"| relative error, {LENGTH:,} tokens | every 256 tokens | every 16 | every token, the last 512 | one token off |"
-    )
+    print(f"| relative error, {LENGTH:,} tokens | every 256 | every 16 | every token, the last 512 | one off |")
     print("|---|---|---|---|---|")
     for name in ("gated-delta", "kda", "ssd", "selective-scan"):
         for dtype in ("bfloat16", "float16"):
