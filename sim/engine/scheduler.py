@@ -240,7 +240,7 @@ class Scheduler:
             cut = self._ask(request, self._chunk(request, start, count, end, cap))
             stop = cut.stop or stop
             count = cut.tokens
-        if request.items and not capped_first:
+        if request.items and count > 0 and not capped_first:
             count, stop = self._encodable(request, start, count, stop)
         remaining = request.num_tokens - start - count
         if 0 < remaining < self.prefill_lookahead:

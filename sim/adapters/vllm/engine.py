@@ -65,8 +65,6 @@ class LiveScheduler:
         self.num_drafts = options.speculative.num_speculative_tokens
         if options.offload.blocks:
             raise RefusedError(f"{child.name} cannot run this: engine.offload is the reference engine's alone")
-        if options.encoder_cache_size is not None or options.max_num_encoder_input_tokens is not None:
-            raise RefusedError(f"{child.name} cannot run this: the encoder's budgets are the reference engine's alone")
         self.about = child.ask({"do": "init", "config": wire(options, features)})
         self.warnings: list[str] = self.about["warnings"]
         self._free: int = self.about["free"]
@@ -80,10 +78,6 @@ class LiveScheduler:
 
     def add(self, arrival: Arrival, time: int) -> None:
         """A request arrives."""
-        if arrival.encoder:
-            raise RefusedError(
-                f"{self.child.name} cannot run this: encoder items of a request are the reference engine's alone"
-            )
         request = Request(arrival, self.options, self.seed, self.observer)
         self.observer.arrive(request.id, request.index, time, arrival.segments, None, request.max_outputs)
         prompt = request.tokens.ids[: request.num_prompt].astype("<i4").tobytes()
@@ -94,6 +88,7 @@ class LiveScheduler:
                 "prompt": base64.b64encode(prompt).decode(),
                 "max_tokens": arrival.max_tokens,
                 "external": arrival.external,
+                "encoder": [(item.start, item.length, item.key.hex()) for item in request.items],
             }
         )
         self.requests[request.id] = request
