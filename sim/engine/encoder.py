@@ -1,4 +1,4 @@
-"""Encoded items (images, audio): their budgets, what is kept of them, and where a chunk stops for one that does not fit.
+"""Encoded items (images, audio): their budgets, what is kept of them, and where a chunk stops before one.
 
 An item is a span of the prompt whose embeddings an encoder computes as a whole before the first of its tokens is
 prefilled. It is kept while a request that refers to it has not passed it, and after that until the room is needed.
@@ -92,7 +92,7 @@ class Encoder:
         return any(item.length > min(self.size, self.compute) for item in request.items)
 
     def cap(self, request: Request, start: int, count: int) -> int:
-        """How many of ``count`` tokens from ``start`` on can be prefilled; remembers what has to be encoded for them."""
+        """How many of ``count`` tokens from ``start`` on can be prefilled; remembers what to encode for them."""
         self._planned = []
         budget, planned = self.budget, 0
         for item in request.items:

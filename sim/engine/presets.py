@@ -69,8 +69,8 @@ VLLM_0_32_0: dict[str, str] = {
     "threshold": "beside-others",
 }
 
-# Hashes cover the token behind their block instead of a drop; verified tokens are published when their step commits; the
-# encoder's cap knows no look-ahead, and whom it leaves no token steps aside.
+# Hashes cover the token behind their block instead of a drop; verified tokens are published when their step commits;
+# the encoder's cap knows no look-ahead, and whom it leaves no token steps aside.
 VLLM_0_33_0: dict[str, str] = {
     **VLLM_0_32_0,
     "drafter_guard": "look-ahead-hash",

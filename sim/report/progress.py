@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
 from rich.console import Console
 from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
 from rich.text import Text
 
 REFRESH_S = 0.1
@@ -97,6 +100,22 @@ class Progress:
         filled = _BAR * min(done, total) // total
         full, empty = ("━", "─") if self._console.encoding.startswith("utf") else ("#", "-")
         return full * filled + empty * (_BAR - filled) + " " + counts
+
+
+def counting(files: Sequence[Path], console: Console) -> Iterator[Path]:
+    """The files one by one, with a bar below what is printed meanwhile; on a terminal alone."""
+    if not console.is_terminal:
+        yield from files
+        return
+    with Bars(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+        console=console, transient=True,
+    ) as bars:  # fmt: skip
+        task = bars.add_task("check", total=len(files))
+        for file in files:
+            bars.update(task, description=f"check {file}")
+            yield file
+            bars.advance(task)
 
 
 def _duration(seconds: float) -> str:
