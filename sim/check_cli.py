@@ -65,7 +65,7 @@ def check(
     seconds: dict[str, float] = {}
     exit_code = 0
     fleet = click.get_current_context().with_resource(fleet_of(engines, vllm_python))
-    for file in counting(files, console):
+    for file in counting(files, console, "check"):
         started = time.perf_counter()
         try:
             wanted = refusal(file)
