@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test conformance lint format clean
+.PHONY: help demo test conformance catalog lint format clean
 
 help: ## print this list
 	@echo 'stateat: a deterministic simulator that checks every cached recurrent state'
@@ -39,6 +39,9 @@ test: $(VENV)/dev ## install the package with its test tools and run the tests
 conformance: $(VENV)/dev ## install three releases of vLLM and compare the engine with them, live
 	@$(BIN)/stateat vllm install $(RELEASES)
 	@$(BIN)/python -m pytest -m live $(ARGS)
+
+catalog: $(VENV)/package ## write scenarios/README.md from the heads of the files
+	@$(BIN)/stateat list scenarios --markdown > scenarios/README.md
 
 lint: $(VENV)/dev ## check format, lint and types
 	@$(BIN)/ruff format --check .

@@ -21,7 +21,7 @@ from oracle.states.numeric import Numeric
 from sim.events import Finding, Group, Observer, Write
 from sim.tokens import Segments, Tokens
 
-CAUSES = ("partial-tail", "junction", "checkpoint", "look-ahead")
+CAUSES = ("partial-tail", "junction", "checkpoint", "look-ahead", "encoder")
 """Stops off the grid that a chunk may have before the prefill's end (I2)."""
 
 
@@ -124,6 +124,16 @@ class Auditor(Observer):
     def step(self, index: int, time_us: int, budget: int) -> None:
         self.index = index
         self.time_us = time_us
+
+    def defer(self, request: str, offered: int, why: str) -> None:
+        self.requests[request].waits = f"deferred by {why}"
+
+    def refuse(self, request: str, reason: str) -> None:
+        self.requests[request].waits = f"refused: {reason}"
+
+    def preempt(self, request: str) -> None:
+        seen = self.requests[request]
+        seen.next, seen.waits = 0, "preempted"
 
     def admit(self, request: str, hit: int, external: int, resumed: bool) -> None:
         seen = self.requests[request]
@@ -274,10 +284,6 @@ class Auditor(Observer):
         if not seen.prefilled:
             seen.prefilled = True
             self._prefilled.append(request)
-
-    def preempt(self, request: str) -> None:
-        seen = self.requests[request]
-        seen.next = 0
 
     def finish(self, request: str) -> None:
         self._ended.append(request)
@@ -558,7 +564,9 @@ class Auditor(Observer):
         request = stuck[0]
         others = f" and {len(stuck) - 1} more" if len(stuck) > 1 else ""
         self.index, self.time_us = steps, time_us
-        message = f"{request}{others}: no token in 200 steps, and nothing left to arrive"
+        why = self.requests[request].waits
+        last = f"; last {why}" if why else ""
+        message = f"{request}{others}: no token in 200 steps, and nothing left to arrive{last}"
         self._shape("I14", "liveness", request, None, None, message)
 
     def _erase(self, slots: Sequence[int]) -> None:

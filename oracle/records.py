@@ -42,6 +42,8 @@ class Seen:
     misread: tuple[int, int] = (-1, -1)
     """Step and start of the last chunk that read a wrong state."""
     prefilled: bool = False
+    waits: str = ""
+    """Why it was given nothing when it last was not."""
 
     @property
     def prefill_end(self) -> int:

@@ -82,7 +82,8 @@ class Observer:
         """The split gave a request none of the tokens that it was offered."""
 
     def refuse(self, request: str, reason: str) -> None:
-        """Not admitted: ``same_step``, ``blocks``, ``watermark`` or ``full_sequence``."""
+        """Not admitted: ``same_step``, ``blocks``, ``watermark`` or ``full_sequence``; never to be, and taken away
+        (an ``abort`` follows): ``never_blocks`` or ``never_encoder``."""
 
     def admit(self, request: str, hit: int, external: int, resumed: bool) -> None:
         """From waiting to running, with ``hit`` tokens from the cache and ``external`` from a connector."""

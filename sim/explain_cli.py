@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from sim.chronicle import Story
+    from sim.events import Finding
+    from sim.remedy import Search, Value
     from sim.replay import Drift
     from sim.result import Outcome
     from sim.scenario import Run, Scenario
@@ -35,6 +37,8 @@ class _Told:
     block: int
     story: Story
     drift: Drift | None
+    remedy: Sequence[Value] | None
+    """Rule values that avoid it; None: not asked."""
 
     @property
     def name(self) -> str:
@@ -58,6 +62,7 @@ class _Told:
     metavar="N",
     help="Tokens to generate (--drift).",
 )
+@click.option("--no-remedy", is_flag=True, help="Do not try which rule values avoid a finding.")
 @click.option("--plot", type=EXISTING, metavar="FILE", help="A picture of the drift (.png, .svg, .pdf).")
 @click.option("--json", "json_path", type=EXISTING, metavar="FILE", help="All of it as JSON; - for stdout.")
 def explain(
@@ -66,6 +71,7 @@ def explain(
     findings: int,
     drift: bool,
     tokens: int,
+    no_remedy: bool,
     plot: Path | None,
     json_path: Path | None,
 ) -> None:
@@ -73,6 +79,9 @@ def explain(
 
     Only root causes are told, those that somebody restored from first. --drift continues a reader (or, where nobody
     read, a request that would have) on a small seeded language model from the true state and from the held one.
+
+    The last line of each names the rule values under which the same run has no such finding: every known value of a
+    single rule is tried. Runs that stand still (I14) are told with theirs too.
 
     \b
     Examples:
@@ -87,17 +96,89 @@ def explain(
     scenario = load(file)
     console = Console(stderr=str(json_path) == "-", highlight=False)
     told: list[_Told] = []
+    still: list[_Still] = []
     for name, ran in _simulated(scenario, variants).items():
         chosen = _chosen(ran, findings)
         _print_count(name, ran, len(chosen), console)
+        searches = _Searches(no_remedy)
         for run, outcome, story in chosen:
-            one = _Told(run, _block(outcome, story), story, _drift(story, tokens) if drift else None)
+            drifted = _drift(story, tokens) if drift else None
+            remedy = searches.avoiding(run, outcome, story.finding)
+            one = _Told(run, _block(outcome, story), story, drifted, remedy)
             _print(one, drift, console)
+            _print_remedy(remedy, searches.complete(run), console)
             told.append(one)
+        for run, outcome, finding in _standing_still(ran):
+            remedy = searches.avoiding(run, outcome, finding)
+            _print_still(run, finding, console)
+            _print_remedy(remedy, searches.complete(run), console)
+            still.append((run, finding, remedy))
     if plot is not None:
         _plot(plot, told, scenario.title or scenario.name)
     if json_path is not None:
-        _write_json(json_path, scenario.name, told)
+        _write_json(json_path, scenario.name, told, still)
+
+
+class _Searches:
+    """One search for each run, when it is first needed."""
+
+    def __init__(self, off: bool) -> None:
+        self._off = off
+        self._done: dict[tuple[str, str], Search] = {}
+
+    def avoiding(self, run: Run, outcome: Outcome, finding: Finding) -> Sequence[Value] | None:
+        """The rule values that avoid a finding of this run; None where nobody wants to know."""
+        if self._off:
+            return None
+        key = run.variant, run.case
+        if key not in self._done:
+            from rich.console import Console
+
+            from sim.remedy import search
+            from sim.report.progress import counting
+            from sim.report.text import case_name
+
+            name = case_name(*key)
+            click.echo(f"{name}: trying the other rule values", err=True)
+            console = Console(stderr=True)
+            with redirect_stdout(sys.stderr):
+                self._done[key] = search(run, lambda values: counting(values, console, name))
+        return self._done[key].avoiding(finding, outcome)
+
+    def complete(self, run: Run) -> bool:
+        """Whether all values were tried on it."""
+        return self._off or self._done[run.variant, run.case].complete
+
+
+_Still = tuple["Run", "Finding", "Sequence[Value] | None"]
+
+
+def _standing_still(ran: Sequence[tuple[Run, Outcome]]) -> list[tuple[Run, Outcome, Finding]]:
+    """The findings of runs that stood still."""
+    return [(run, outcome, f) for run, outcome in ran for f in outcome.findings if f.severity == "liveness"]
+
+
+def _print_still(run: Run, finding: Finding, console: Console) -> None:
+    from rich.text import Text
+
+    from sim.report.text import case_name, finding_line, one_line
+
+    console.print()
+    name = one_line(case_name(run.variant, run.case))
+    console.print(Text(f"{name}: {finding_line(finding)}", style="bold"), soft_wrap=True)
+
+
+def _print_remedy(remedy: Sequence[Value] | None, complete: bool, console: Console) -> None:
+    """Those of releases, or else the others."""
+    if remedy is None:
+        return
+    from rich.text import Text
+
+    released = [value for value in remedy if value.releases != "no release"]
+    text = ", ".join(map(str, released or remedy)) or "no value of a single rule that is known"
+    if not complete:
+        text += "; the search stopped before all were tried: this run is long"
+    console.print(Text(f"  avoided by  {text}"), soft_wrap=True)
 
 
 def _check(file: Path, drift: bool, plot: Path | None, json_path: Path | None) -> None:
@@ -170,7 +251,9 @@ def _print_count(name: str, ran: Sequence[tuple[Run, Outcome]], told: int, conso
 
     count = sum(len(roots(outcome.findings)) for _, outcome in ran)
     cases = f" in {plural(len(ran), 'case')}" if len(ran) > 1 else ""
-    if not count:
+    if not count and _standing_still(ran):
+        text = f"{name}: no poison finding{cases}, but it stands still"
+    elif not count:
         text = f"{name}: no poison finding{cases}; nothing to explain"
     elif told < count:
         text = f"{name}: {plural(count, 'root')}{cases}, {told} of them below; more with --findings {count}"
@@ -218,16 +301,23 @@ def _plot(path: Path, told: Sequence[_Told], title: str) -> None:
         draw(partial, panels, title)
 
 
-def _write_json(path: Path, scenario: str, told: Sequence[_Told]) -> None:
+def _write_json(path: Path, scenario: str, told: Sequence[_Told], still: Sequence[_Still]) -> None:
     from sim.report.drift import to_json as drift_tree
     from sim.report.explain import to_json as story_tree
+    from sim.report.json import finding_tree
 
     trees: list[Any] = []
     for one in told:
         subject = one.story.subject
         drifted = None if one.drift is None or subject is None else drift_tree(one.drift, subject)
-        trees.append(story_tree(one.run.variant, one.run.case, one.story, drifted))
-    text = json.dumps({"scenario": scenario, "findings": trees}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        tree = story_tree(one.run.variant, one.run.case, one.story, drifted)
+        trees.append(tree | {"avoided_by": _values(one.remedy)})
+    standing = [
+        {"variant": run.variant, "case": run.case, "finding": finding_tree(finding), "avoided_by": _values(remedy)}
+        for run, finding, remedy in still
+    ]
+    whole = {"scenario": scenario, "findings": trees, "liveness": standing}
+    text = json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     if str(path) != "-":
         write_text(path, text, "--json")
         return
@@ -237,3 +327,9 @@ def _write_json(path: Path, scenario: str, told: Sequence[_Told]) -> None:
         sys.stdout.reconfigure(encoding="utf-8")
     sys.stdout.write(text)
     sys.stdout.flush()
+
+
+def _values(remedy: Sequence[Value] | None) -> list[dict[str, str]] | None:
+    if remedy is None:
+        return None
+    return [{"rule": value.rule, "value": value.name, "releases": value.releases} for value in remedy]

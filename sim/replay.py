@@ -240,6 +240,7 @@ def outcome_of(
         claims=counts.claims,
         restores=tally.restores,
         resets=tally.resets,
+        rejected=tally.rejected,
         livelock=tally.livelock,
         time_us=tally.time_us,
         ttft_us=tally.ttft_us(),
@@ -255,7 +256,7 @@ def outcome_of(
 SUMMED = (
     "poisoned", "poisoned_roots", "wrong_restores", "wrong_reads", "tainted_requests", "null_boundaries",
     "materialized_boundaries", "deferred", "same_step_refused", "hit_tokens", "resume_hit_tokens", "loaded_tokens",
-    "prefill_tokens", "resets", "prompt_tokens", "output_tokens", "requests", "finished", "steps", "chunks",
+    "prefill_tokens", "resets", "rejected", "prompt_tokens", "output_tokens", "requests", "finished", "steps", "chunks",
     "preempted", "evicted", "claims", "restores", "time_us", "violated", "wall_s",
 )  # fmt: skip
 

@@ -66,6 +66,7 @@ class Outcome:
     claims: int = 0
     restores: int = 0
     resets: int = 0
+    rejected: int = 0
     livelock: bool = False
     time_us: int = 0
     ttft_us: Mapping[str, float] = field(default_factory=dict)

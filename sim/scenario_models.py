@@ -133,6 +133,10 @@ class Engine(Strict):
     """Tokens between states that stay published; 0: only those that a resend needs; all by default (since 0.29)."""
     shared_prefix_checkpoint: bool = False
     """Whether a chunk stops exactly where a prefix is known to be shared (since vLLM 0.32)."""
+    encoder_cache_size: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] | None = None
+    """Embeddings of encoded items (images) that are kept; max_num_batched_tokens by default."""
+    max_num_encoder_input_tokens: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] | None = None
+    """Embeddings that a step may encode; max_num_batched_tokens by default."""
     offload: OffloadModel = OffloadModel()
     """A tier below the pool, into which full blocks are stored and from which requests are started; none by default."""
     speculative: SpeculativeModel = SpeculativeModel()
@@ -164,6 +168,8 @@ class Engine(Strict):
             prefill_checkpoint_alignment=self.prefill_checkpoint_alignment,
             prefix_cache_retention_interval=self.prefix_cache_retention_interval,
             shared_prefix_checkpoint=self.shared_prefix_checkpoint,
+            encoder_cache_size=self.encoder_cache_size,
+            max_num_encoder_input_tokens=self.max_num_encoder_input_tokens,
             offload=Offload(self.offload.blocks),
             speculative=Speculative(
                 method=self.speculative.method,
@@ -343,6 +349,8 @@ class Expectation(Strict):
     """Claims of recurrent groups."""
     resets: Number | None = None
     """Times that the prefix cache was emptied; those that were refused do not count."""
+    rejected: Number | None = None
+    """Requests that were refused for good, since they can never fit (rule `admission`)."""
     finished: Number | None = None
     """Requests that ended by themselves."""
     exact: Number | None = None

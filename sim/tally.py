@@ -30,6 +30,7 @@ class Tally(Observer):
         self.loaded_tokens = 0
         self.prefill_tokens = 0
         self.resets = 0
+        self.rejected = 0
         self.steps = 0
         self.time_us = 0
         self.livelock = False
@@ -69,6 +70,7 @@ class Tally(Observer):
 
     def refuse(self, request: str, reason: str) -> None:
         self.same_step_refused += reason == "same_step"
+        self.rejected += reason.startswith("never_")
 
     def admit(self, request: str, hit: int, external: int, resumed: bool) -> None:
         self.restores += hit > 0

@@ -26,7 +26,7 @@ MEETING_PLACE = ("sim.events", "sim.tokens")
 HEAVY = ("torch", "triton", "pandas", "matplotlib", "scipy", "joblib", "pyarrow", "vllm")
 """What `stateat --help` and a digest run do not load."""
 
-STOPWATCHES = ("sim.report.progress", "sim.cli", "sim.replay")
+STOPWATCHES = ("sim.report.progress", "sim.check_cli", "sim.replay")
 """The modules that may tell a person how long something took."""
 
 ELAPSED = {f"time.{name}{ns}" for name in ("perf_counter", "monotonic", "process_time") for ns in ("", "_ns")}

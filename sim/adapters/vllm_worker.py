@@ -254,6 +254,33 @@ class Lenient:
         return False
 
 
+class Span:
+    """Where an encoded item lies in a prompt."""
+
+    def __init__(self, offset, length):
+        self.offset, self.length = offset, length
+
+    def get_num_embeds(self):
+        return self.length
+
+    def get_embeds_indices_in_range(self, start, end):
+        return start, end
+
+
+def features(items):
+    """A request's encoded items, as a scheduler and a block hasher read them."""
+    return [
+        Lenient(identifier=key, mm_hash=key, modality="image", data=None, mm_position=Span(start, length))
+        for start, length, key in items
+    ]
+
+
+def features_in_window(features, start, end):
+    """In place of the release's helper, which lies in a package that is stood in for."""
+    spans = [feature.mm_position for feature in features]
+    return sum(s.offset + s.length <= start for s in spans), sum(s.offset < end for s in spans)
+
+
 class Grammar:
     """A structured-output manager that nobody uses."""
 
@@ -334,7 +361,20 @@ class Configuration:
         )
         if not self.wanted["partial_hits"] and hasattr(scheduler, "mamba_partial_cache_hit"):
             scheduler.mamba_partial_cache_hit = False
+        self._encoder(scheduler)
         return scheduler, self._hasher(utils, config, unit)
+
+    def _encoder(self, scheduler):
+        """Budgets that it would derive from a multimodal model."""
+        from vllm.v1.core import kv_cache_utils
+        from vllm.v1.core.encoder_cache_manager import EncoderCacheManager
+        from vllm.v1.core.sched import scheduler as module
+
+        scheduler.max_num_encoder_input_tokens = self.wanted.get("max_num_encoder_input_tokens", 0)
+        scheduler.encoder_cache_manager = EncoderCacheManager(cache_size=self.wanted.get("encoder_cache_size", 0))
+        for place in (module, kv_cache_utils):
+            if isinstance(getattr(place, "get_mm_features_in_window", None), _Kind):
+                place.get_mm_features_in_window = features_in_window
 
     def _check_features(self):
         from vllm.config import CacheConfig, SpeculativeConfig
@@ -590,6 +630,7 @@ class Ears:
             scheduler._mamba_block_aligned_split = self._split(scheduler._mamba_block_aligned_split)
         if hasattr(scheduler, "_reserve_prefill_lookahead"):
             scheduler._reserve_prefill_lookahead = self._reserve(scheduler._reserve_prefill_lookahead)
+        scheduler._try_schedule_encoder_inputs = self._encode(scheduler._try_schedule_encoder_inputs)
         scheduler._preempt_request = self._preempt(scheduler._preempt_request)
         manager.allocate_slots = self._allocate(manager.allocate_slots)
         coordinator = manager.coordinator
@@ -603,7 +644,7 @@ class Ears:
                 count = split(request, num_new_tokens, local, external, *args, **kwargs)
             finally:
                 scheduler.max_num_scheduled_tokens = budget
-            if count <= 0:
+            if count <= 0 < num_new_tokens:
                 self.log.append(["defer", request.request_id, num_new_tokens, "split"])
             elif count < num_new_tokens:
                 end = request.num_computed_tokens + local + external + count
@@ -630,6 +671,17 @@ class Ears:
                 if left <= 0:
                     self.log.append(["defer", request.request_id, count, "look-ahead"])
             return left
+
+        return wrapped
+
+    def _encode(self, encode):
+        def wrapped(request, computed, count, *args, **kwargs):
+            answer = encode(request, computed, count, *args, **kwargs)
+            if answer[1] < count:
+                self.stops[request.request_id] = "encoder"
+                if answer[1] <= 0:
+                    self.log.append(["defer", request.request_id, count, "encoder"])
+            return answer
 
         return wrapped
 
@@ -908,6 +960,7 @@ class Session:
                 pooling_params=None,
                 eos_token_id=None,
                 arrival_time=0.0,
+                mm_features=features(said.get("encoder", ())) or None,
                 block_hasher=self.hasher,
             )
         )

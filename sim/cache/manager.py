@@ -194,6 +194,11 @@ class KVCache:
         self.publish(request, end)
         return ""
 
+    def outgrows(self, request: Request) -> bool:
+        """Whether a request that holds nothing would need more at its end than the pool has, the null block apart."""
+        end = min(request.num_prompt + request.max_outputs, self.max_model_len) - 1
+        return self._needed(request, None, 0, end, end, commit=False) > self.pool.num_blocks - 1
+
     def grow(self, request: Request, new: int) -> bool:
         """Allocate for a running request; False if the pool cannot."""
         start, end = request.computed, request.computed + new

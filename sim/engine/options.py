@@ -94,6 +94,10 @@ class Options:
     """Tokens between states that stay published; 0: only those that a resend needs; None: all."""
     shared_prefix_checkpoint: bool = False
     """Whether a chunk stops exactly where a prefix is known to be shared."""
+    encoder_cache_size: int | None = None
+    """Embeddings of encoded items (images) that are kept; None: ``max_num_batched_tokens``, as in vLLM."""
+    max_num_encoder_input_tokens: int | None = None
+    """Embeddings that a step may encode; None: ``max_num_batched_tokens``."""
     offload: Offload = Offload()
     speculative: Speculative = Speculative()
     clock: str = "us"
@@ -108,6 +112,17 @@ class Options:
     def recurrent(self) -> tuple[int, ...]:
         """Indices of the recurrent groups."""
         return tuple(i for i, g in enumerate(self.groups) if g.recurrent)
+
+    @property
+    def encoder_slots(self) -> int:
+        """Embeddings of encoded items that are kept."""
+        return self.max_num_batched_tokens if self.encoder_cache_size is None else self.encoder_cache_size
+
+    @property
+    def encoder_tokens(self) -> int:
+        """Embeddings that a step may encode."""
+        given = self.max_num_encoder_input_tokens
+        return self.max_num_batched_tokens if given is None else given
 
     @property
     def hash_unit(self) -> int:

@@ -26,18 +26,22 @@ VLLM_0_26_0: dict[str, str] = {
     "worker": "v2",
     "offload": "any-length",
     "admission": "wait",
+    "blocked": "stop",
+    "encoder": "before-split",
 }
 
 # PR 51113: chunk ends keep to the grid up to prefill_end, and a mid-block start always stops at its block's end.
 VLLM_0_27_0: dict[str, str] = {**VLLM_0_26_0, "split": "prefill-end"}
 
 # A drafter's slots are charged for the requests that are scheduled; a request counts as started once it is. PR 51100:
-# what an offload tier may return is cut to the recurrent block in ``all`` mode too.
+# what an offload tier may return is cut to the recurrent block in ``all`` mode too. PR 51603: the encoder's cap comes
+# after the split.
 VLLM_0_28_0: dict[str, str] = {
     **VLLM_0_27_0,
     "draft_slots": "scheduled",
     "started": "when-scheduled",
     "offload": "aligned-end",
+    "encoder": "after-split",
 }
 
 # Placeholders that the split clips are dropped; internal checkpoints; retention intervals; a module for each draft.
@@ -65,11 +69,14 @@ VLLM_0_32_0: dict[str, str] = {
     "threshold": "beside-others",
 }
 
-# Hashes cover the token behind their block instead of a drop; verified tokens are published when their step commits.
+# Hashes cover the token behind their block instead of a drop; verified tokens are published when their step commits;
+# the encoder's cap knows no look-ahead, and whom it leaves no token steps aside.
 VLLM_0_33_0: dict[str, str] = {
     **VLLM_0_32_0,
     "drafter_guard": "look-ahead-hash",
     "publish": "at-schedule-and-commit",
+    "blocked": "skip-capped",
+    "encoder": "after-split-unshifted",
 }
 
 PRESETS: dict[str, dict[str, str]] = {

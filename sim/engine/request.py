@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.cache.groups import Table
+from sim.engine.encoder import items_of
 from sim.engine.options import Options, Speculative
 from sim.events import Observer
 from sim.tokens import PLACEHOLDER, VOCABULARY, Tokens
@@ -78,6 +79,7 @@ class Request:
         "furthest",
         "id",
         "index",
+        "items",
         "junction",
         "last_step",
         "max_outputs",
@@ -104,6 +106,8 @@ class Request:
         self.tokens = Tokens.generate(arrival.segments, arrival.index, self.max_outputs + num_drafts + 1)
         self.acceptance = Acceptance(options.speculative, arrival.accepted_drafts, seed, arrival.id)
         self.external = arrival.external
+        self.items = items_of(arrival.encoder, self.tokens)
+        """Spans of the prompt that an encoder computes."""
         self._observer = observer
         self._hash_list: list[bytes] | None = None
         groups = len(options.groups)

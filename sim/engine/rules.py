@@ -15,8 +15,10 @@ from typing import Any
 from sim.cache.lookup import Hit, Lookup, intersection
 from sim.cache.retire import Retire, stops_at_null_gap, walks_gaps
 from sim.cache.tier import WINDOWS, Window
+from sim.engine.admission import ADMISSIONS, BLOCKED, Admission, Blocked
 from sim.engine.boundaries import BOUNDARIES, Boundaries
 from sim.engine.checkpoint import CHECKPOINTS, Checkpoint
+from sim.engine.encoder import CAPS, Cap
 from sim.engine.guard import GUARDS, Guard
 from sim.engine.options import Options
 from sim.engine.split import SPLITS, Cut, Split
@@ -139,8 +141,12 @@ class Rules:
     """What a worker keeps of a request between its steps."""
     offload: Window
     """How many tokens a tier below the pool may return."""
-    admission: Flag
-    """What a request that does not fit does to those behind it; on: they wait."""
+    admission: Admission
+    """What of a request that can never fit."""
+    blocked: Blocked
+    """What of those behind a waiting request that gets nothing."""
+    encoder: Cap
+    """Where a chunk stops before an item that cannot be encoded now."""
 
 
 RULES: dict[str, dict[str, object]] = {
@@ -175,7 +181,9 @@ RULES: dict[str, dict[str, object]] = {
     "kernel": {"align-and-all": Flag(True), "align": Flag(False)},
     "worker": {"v2": Memory(), "v1": Memory(keeps_accepted=False), "unshifted": Memory(shifts_inputs=False)},
     "offload": dict(WINDOWS),
-    "admission": {"wait": Flag(True)},
+    "admission": ADMISSIONS,
+    "blocked": BLOCKED,
+    "encoder": CAPS,
 }
 
 assert tuple(RULES) == tuple(f.name for f in fields(Rules))

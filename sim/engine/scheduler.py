@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from sim.cache.lookup import Hit
 from sim.cache.manager import KVCache
+from sim.engine.encoder import Encoder
 from sim.engine.options import Options
 from sim.engine.presets import table
 from sim.engine.quiet import Quiet
@@ -72,6 +73,7 @@ class Scheduler:
             observer,
             rules.checkpoint if options.num_prefill_checkpoint_blocks else None,
         )
+        self.encoder = Encoder(options, rules.encoder)
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
         self.active: list[Request] = []
@@ -83,6 +85,8 @@ class Scheduler:
         self.preempted_in_vain = 0
         """Preemptions since some request last got further than it had ever been."""
         self._aborted: list[str] = []
+        self._rejected: list[str] = []
+        """Requests that were refused for good in this step."""
         self._reset_asked = False
 
     # Arrivals.
@@ -147,6 +151,7 @@ class Scheduler:
             self._reset_asked = False
             self.observer.reset(self.cache.reset())
         self.cache.new_step()
+        self.encoder.new_step()
         for request in self.quiet.due(index):
             self._wake(request, index)
         if self.quiet.tokens > min(budget, self.cap):
@@ -157,6 +162,8 @@ class Scheduler:
             prefills = any(row.request.prefilling for row in rows)
             decodes = bool(rows or self.quiet.tokens) and not prefills
             self._schedule_waiting(budget - used - self.quiet.tokens, rows, decodes, prefills)
+        result.finished += self._rejected
+        self._rejected.clear()
         result.decode_tokens = self.quiet.tokens
         self.worker.before(index, rows, self.cache.take_copies(), self.cache.given)
         self._update(index, rows, result)
@@ -171,6 +178,7 @@ class Scheduler:
                 self.cache.free(request)
             else:
                 self.waiting.remove(request)
+            self.encoder.free(request)
             self.observer.abort(request.id)
             result.finished.append(request.id)
         self._aborted.clear()
@@ -192,6 +200,12 @@ class Scheduler:
                 self._wake_after(request.order, index)
             while not self.cache.grow(request, count):
                 preempted = True
+                if len(self.running) == 1 and self.rules.admission.rejects:
+                    # Nobody else holds a block that it could wait for.
+                    self.running.clear()
+                    self.active.clear()
+                    self._reject(request, "never_blocks")
+                    return used, True
                 victim = self.running[-1]
                 self._preempt(victim, index)
                 if victim is request:
@@ -218,16 +232,26 @@ class Scheduler:
         end = request.prefill_end
         if start >= end:
             return count, "decode"
+        capped_first = self.rules.encoder.before_split
+        if request.items and capped_first:
+            count, stop = self._encodable(request, start, count, stop)
         if self.splits and count > 0:
             cap = min(self.cap, self.threshold) if self.threshold > 0 else self.cap
             cut = self._ask(request, self._chunk(request, start, count, end, cap))
             stop = cut.stop or stop
             count = cut.tokens
+        if request.items and count > 0 and not capped_first:
+            count, stop = self._encodable(request, start, count, stop)
         remaining = request.num_tokens - start - count
         if 0 < remaining < self.prefill_lookahead:
             # Its modules read that far: a chunk ends before, or at the end.
             count, stop = max(count - (self.prefill_lookahead - remaining), 0), "look-ahead"
         return count, stop or "prompt-end"
+
+    def _encodable(self, request: Request, start: int, count: int, stop: str) -> tuple[int, str]:
+        """Stop before an item that cannot be encoded in this step."""
+        capped = self.encoder.cap(request, start, count)
+        return (capped, "encoder") if capped < count else (count, stop)
 
     def _chunk(self, request: Request, start: int, count: int, end: int, cap: int) -> Chunk:
         """What the split is asked."""
@@ -289,6 +313,7 @@ class Scheduler:
                 right = request.acceptance.of(request.proposals - 1)
                 drafts = request.draft_ids(request.num_tokens, right, drafted)
             request.drafts = 0
+        self._encode(request)
         self.observer.chunk(request.id, start, start + count, drafted, stop, 0, ())
         rows.append(Row(request, start, start + count, drafts, drafted))
 
@@ -296,11 +321,17 @@ class Scheduler:
         """Admit waiting requests; ``only_decodes``: running ones were scheduled, and none of them is a prefill;
         ``prefills``: one of them is."""
         limit = left
-        while self.waiting and len(self.running) < self.options.max_num_seqs:
+        place = 0
+        """Those before it got nothing, and stepped aside."""
+        while place < len(self.waiting) and len(self.running) < self.options.max_num_seqs:
             left = min(limit, self._room(sum(row.end - row.start for row in rows), rows))
             if left <= 0:
                 return
-            request = self.waiting[0]
+            request = self.waiting[place]
+            if self.rules.admission.rejects and (why := self._never(request)):
+                del self.waiting[place]
+                self._reject(request, why)
+                continue
             hit = self.cache.lookup(request)
             request.junction = hit.junction
             external = max(min(request.external, request.num_tokens - 1) - hit.tokens, 0)
@@ -325,7 +356,10 @@ class Scheduler:
             count, stop = self._split(request, start, count, stop)
             if count <= 0:
                 self.observer.defer(request.id, offered, stop)
-                return
+                if not self.rules.blocked.steps_aside(stop):
+                    return
+                place += 1
+                continue
             if count <= drafted and self.rules.padding.drops_clipped:
                 count, drafted, stop = 1, 0, "prompt-end"
             reason = self.cache.admit(
@@ -333,9 +367,19 @@ class Scheduler:
             )
             if reason:
                 self.observer.refuse(request.id, reason)
-                return
-            self.waiting.popleft()
+                self.encoder.free(request)
+                if self.rules.admission.rejects and reason != "same_step" and not self.running:
+                    # Every block is free: it is all that there is.
+                    del self.waiting[place]
+                    self._reject(request, "never_blocks")
+                    continue
+                if not self.rules.blocked.steps_aside(""):
+                    return
+                place += 1
+                continue
+            del self.waiting[place]
             self._admit(request, hit, external, connector)
+            self._encode(request)
             limit -= count
             self.observer.chunk(request.id, start, start + count, drafted, stop, 0, ())
             rows.append(Row(request, start, start + count, placeholders(min(drafted, count - 1)), drafted))
@@ -359,12 +403,32 @@ class Scheduler:
         self.running.append(request)
         self.active.append(request)
 
+    def _encode(self, request: Request) -> None:
+        """Encode what the chunk that it was just given needs."""
+        if request.items and request.prefilling:
+            self.encoder.commit(request)
+
+    def _never(self, request: Request) -> str:
+        """Why a request can never be served, '' if it can: an item, or all of it at its end, is more than there is."""
+        if self.encoder.never(request):
+            return "never_encoder"
+        return "never_blocks" if self.cache.outgrows(request) else ""
+
+    def _reject(self, request: Request, reason: str) -> None:
+        """Refuse for good a request that can never fit."""
+        self.cache.free(request)
+        self.encoder.free(request)
+        self.observer.refuse(request.id, reason)
+        self.observer.abort(request.id)
+        self._rejected.append(request.id)
+
     def _preempt(self, request: Request, index: int) -> None:
         """Back to the head of the queue."""
         self._wake(request, index)
         self.running.pop()
         self.active.pop()
         self.cache.free(request)
+        self.encoder.free(request)
         request.reset()
         self.waiting.appendleft(request)
         self.preempted_in_vain += 1
@@ -392,13 +456,16 @@ class Scheduler:
                 self.observer.store(full.group, full.block, full.hash.hex(), full.tokens)
         for row in rows:
             request = row.request
+            if request.items:
+                self.encoder.passed(request)
             if request.outputs >= request.max_outputs:
                 self.running.remove(request)
                 self.active.remove(request)
                 self.cache.free(request)
+                self.encoder.free(request)
                 self.observer.finish(request.id)
                 result.finished.append(request.id)
-            elif not request.prefilling and self.quiet.enter(request, index + 1):
+            elif not (request.prefilling or self.encoder.holds(request)) and self.quiet.enter(request, index + 1):
                 self.active.remove(request)
 
     # Quiet requests.

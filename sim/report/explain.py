@@ -23,6 +23,7 @@ STOPS = {
     "junction": "where another prompt with this prefix goes on differently",
     "checkpoint": "a chunk that exports a checkpoint on its way",
     "look-ahead": "what a look-ahead drafter holds back",
+    "encoder": "an image or the like behind it could not be encoded yet",
     "threshold": "the long-prefill threshold",
     "max-model-len": "the model's length",
     "prompt-end": "the end of the prompt",

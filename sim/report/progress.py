@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import TextIO
+from typing import TextIO, TypeVar
 
 from rich.console import Console
 from rich.live import Live
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
 from rich.text import Text
 
+T = TypeVar("T")
 REFRESH_S = 0.1
 """Between two updates on a terminal."""
 PIPE_S = 10.0
@@ -107,6 +111,22 @@ class Progress:
         filled = _BAR * min(done, total) // total
         full, empty = ("━", "─") if self._console.encoding.startswith("utf") else ("#", "-")
         return full * filled + empty * (_BAR - filled) + " " + counts
+
+
+def counting(things: Sequence[T], console: Console, label: str) -> Iterator[T]:
+    """The things one by one, with a bar below what is printed meanwhile; on a terminal alone."""
+    if not console.is_terminal:
+        yield from things
+        return
+    with Bars(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+        console=console, transient=True,
+    ) as bars:  # fmt: skip
+        task = bars.add_task(label, total=len(things))
+        for thing in things:
+            bars.update(task, description=escape(f"{label} {thing}"))
+            yield thing
+            bars.advance(task)
 
 
 def _duration(seconds: float) -> str:

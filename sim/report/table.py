@@ -175,6 +175,9 @@ def _rows(result: Result, verbose: bool) -> list[Row]:
     loaded: list[Row] = []
     if any(outcome.loaded_tokens for outcome in result.variants.values()):
         loaded = [("loaded tokens", lambda o: f"{o.loaded_tokens:,}")]
+    rejected: list[Row] = []
+    if any(outcome.rejected for outcome in result.variants.values()):
+        rejected = [("rejected", lambda o: f"{o.rejected:,}")]
     rows: list[Row] = [
         ("preset", lambda o: one_line(o.preset) or "-"),
         *_overrides(result),
@@ -193,6 +196,7 @@ def _rows(result: Result, verbose: bool) -> list[Row]:
         ("preempted", lambda o: f"{o.preempted:,}"),
         ("evicted", lambda o: f"{o.evicted:,}"),
         *((f"TTFT {name} ({unit})", _ttft(name, result.clock)) for name in ("p50", "p95", "p99")),
+        *rejected,
         ("livelock", lambda o: "yes" if o.livelock else "no"),
     ]
     if any(outcome.states for outcome in result.variants.values()):

@@ -24,6 +24,8 @@ class Arrival:
     """Leading tokens that a connector computed."""
     abort: int | None = None
     """When it is taken away again."""
+    encoder: tuple[tuple[int, int], ...] = ()
+    """(start, length) of spans of the prompt that an encoder computes (images, audio)."""
     after: str | None = None
     """The request whose end it waits for (closed loops, the next turn of a conversation)."""
 

@@ -17,6 +17,9 @@ SegmentLength = Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)]
 # Lax, for the tuple alone: YAML has lists only. Its numbers stay strict.
 Segment = Annotated[tuple[SegmentSeed, SegmentLength], StrictMark(False)]
 
+SpanStart = Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)]
+Span = Annotated[tuple[SpanStart, Length], StrictMark(False)]
+
 
 class Request(Strict):
     """One request."""
@@ -34,6 +37,9 @@ class Request(Strict):
     """Entry m mod len: drafts that are right in its m-th proposal. Default: the engine's."""
     external: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] = 0
     """Leading prompt tokens that a connector computed."""
+    encoder: Annotated[list[Span], Field(max_length=4096)] | None = None
+    """Spans [start, length] of the prompt that an encoder computes as a whole (images, audio), in order. Equal tokens
+    are the same item."""
     abort: Time | None = None
     """When it is taken away again: microseconds, or a step under `clock: steps`."""
     after: str | None = None
@@ -57,6 +63,7 @@ def arrivals_of(requests: Sequence[Request]) -> list[Arrival]:
             accepted_drafts=None if r.accepted_drafts is None else tuple(r.accepted_drafts),
             external=r.external,
             abort=r.abort,
+            encoder=tuple(r.encoder or ()),
             after=r.after,
         )
         for i, r in enumerate(requests)
@@ -111,6 +118,15 @@ def _one(request: Request, max_model_len: int, num_drafts: int) -> Iterator[Comp
         yield ("prompt",), too_long(request.id, tokens, max_model_len)
     if request.external >= max(tokens, 1):
         yield ("external",), f"found {request.external}, allowed less than the prompt's {tokens} tokens"
+    before = 0
+    for place, (start, length) in enumerate(request.encoder or ()):
+        if start < before or start + length > tokens:
+            yield (
+                ("encoder", place),
+                f"found [{start}, {length}], allowed a span from {before} on (behind the one before it) to the "
+                f"prompt's end, {tokens}",
+            )
+        before = max(before, start + length)
     if request.abort is not None and request.after is None and request.abort < request.arrive:
         yield ("abort",), f"found {request.abort}, allowed no time before its arrival at {request.arrive}"
     for place, drafts in enumerate(request.accepted_drafts or ()):

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -24,6 +26,7 @@ from sim.engine.presets import PRESETS
 from sim.errors import EngineError
 from sim.recording import Recording, arrivals_of, options_of, read
 from sim.replay import Make, drive
+from sim.workload import Arrival
 
 pytestmark = pytest.mark.live
 
@@ -154,6 +157,63 @@ def test_any_load_is_decided_as_the_live_release_decides_it(
         evictions = {step: decisions.evictions(step) for step in range(outcome.steps + 1)}
         told = {name: value for name, value in vars(decisions).items() if name not in ("stops", "_offsets", "_evicted")}
         heard.append((told, evictions, outcome.poisoned, outcome.wrong_reads, outcome.livelock, outcome.free_blocks))
+    assert heard[0] == heard[1]
+
+
+@st.composite
+def with_items(draw: st.DrawFn, arrivals: Sequence[Arrival]) -> list[Arrival]:
+    """Spans that an encoder computes, some of them side by side; the same text has the same ones, and all of each."""
+    texts: dict[int, list[tuple[int, int]]] = {}
+    made = []
+    for arrival in arrivals:
+        segments: list[tuple[int, int]] = []
+        spans: list[tuple[int, int]] = []
+        before = 0
+        for seed, length in arrival.segments:
+            if seed not in texts:
+                texts[seed], at = [], 0
+                for gap, size in draw(st.lists(st.tuples(GAPS, st.integers(1, 40)), max_size=5)):
+                    texts[seed].append((at + gap, size))
+                    at += gap + size
+            cut = [start for start, size in texts[seed] if start < length < start + size]
+            kept = min([length, *cut])
+            spans += [(before + start, size) for start, size in texts[seed] if start + size <= kept]
+            if kept:
+                segments.append((seed, kept))
+            before += kept
+        whole = [*segments, (10**6 + arrival.index, 1)]
+        made.append(replace(arrival, segments=tuple(whole), encoder=tuple(spans)))
+    return made
+
+
+GAPS = st.sampled_from([0, 0, 1, 2, 7, 30])
+
+
+@pytest.fixture(scope="module")
+def all_children() -> Iterator[dict[str, Child]]:
+    with ExitStack() as stack:
+        found = [source for source in install.installed() if source.release in RELEASES]
+        yield {source.release: stack.enter_context(install.of_release(source.release).open()) for source in found}
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@settings(max_examples=100)
+@given(load=loads(), data=st.data())
+def test_any_load_with_encoded_items_is_decided_as_the_live_release_decides_it(
+    all_children: dict[str, Child], release: str, load: tuple[dict[str, object], list[dict[str, object]]], data: Any
+) -> None:
+    if release not in all_children:
+        pytest.skip(f"vLLM {release} is not installed (stateat vllm install {release})")
+    config, requests = load
+    arrivals = data.draw(with_items(arrivals_of(requests)))
+    # Livelocks are decisions too: the room may be less than an item needs.
+    size, compute = data.draw(st.integers(20, 90)), data.draw(st.integers(30, 120))
+    options = replace(options_of(config, release), encoder_cache_size=size, max_num_encoder_input_tokens=compute)
+    heard = []
+    for make in (None, on(all_children[release])):
+        decisions = Decisions()
+        outcome = drive(options, arrivals, observers=[decisions], fast_forward=make is None, make=make)
+        heard.append((outcome.digest, outcome.deferred, outcome.poisoned, outcome.livelock, outcome.free_blocks))
     assert heard[0] == heard[1]
 
 

@@ -132,6 +132,8 @@ def test_every_engine_key_arrives(written: Any) -> None:
   prefill_checkpoint_alignment: 16
   prefix_cache_retention_interval: 128
   shared_prefix_checkpoint: true
+  encoder_cache_size: 200
+  max_num_encoder_input_tokens: 300
   speculative:
     method: eagle
     num_speculative_tokens: 2

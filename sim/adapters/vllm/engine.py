@@ -88,6 +88,7 @@ class LiveScheduler:
                 "prompt": base64.b64encode(prompt).decode(),
                 "max_tokens": arrival.max_tokens,
                 "external": arrival.external,
+                "encoder": [(item.start, item.length, item.key.hex()) for item in request.items],
             }
         )
         self.requests[request.id] = request

@@ -1,0 +1,161 @@
+"""What several commands share: their options, what they may write, and how they print."""
+
+from __future__ import annotations
+
+import functools
+import io
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sim.errors import InputError
+from sim.files import check_apart, check_writable, write_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from sim.adapters.vllm.fleet import Fleet
+    from sim.result import Result
+    from sim.scenario import Scenario
+
+EXISTING = click.Path(path_type=Path)
+ENGINES: tuple[Callable[[Any], Any], ...] = (
+    click.option(
+        "--engine",
+        "engines",
+        multiple=True,
+        metavar="ENGINE",
+        help="reference, vllm (each variant's release), vllm:RELEASE or vllm:FOLDER (a checkout); repeatable.",
+    ),
+    click.option("--vllm-python", type=EXISTING, metavar="PATH", help="A Python that has vLLM, as the engine."),
+)
+
+
+TRUTH: tuple[Callable[[Any], Any], ...] = (
+    click.option(
+        "--state",
+        metavar="FAMILY",
+        help="The oracle's state family, with a model's widths behind a colon: gated-delta:qwen3-next (default: the "
+        "file's; digest).",
+    ),
+    click.option("--state-dtype", metavar="DTYPE", help="float32, bfloat16 or float16: how states are stored."),
+    click.option("--backend", metavar="NAME", help="auto, triton, torch or numpy: what computes states."),
+    click.option("--device", metavar="NAME", help="auto, cpu or cuda: where."),
+)
+
+
+def truth_options(command: Any) -> Any:
+    """The options that say what the oracle computes with; the command takes them as one mapping."""
+
+    @functools.wraps(command)
+    def run(
+        *args: Any, state: str | None, state_dtype: str | None, backend: str | None, device: str | None, **more: Any
+    ) -> Any:
+        from sim.truth import BACKENDS, DEVICES, DTYPES
+
+        given = {"state": state, "dtype": state_dtype, "backend": backend, "device": device}
+        truth = {key: value for key, value in given.items() if value is not None}
+        for key, flag, names in (
+            ("dtype", "--state-dtype", DTYPES),
+            ("backend", "--backend", BACKENDS),
+            ("device", "--device", DEVICES),
+        ):
+            if key in truth and truth[key] not in names:
+                from sim.scenario_errors import choice
+
+                raise InputError(f"{flag}: {choice(truth[key], names)}")
+        return command(*args, truth=truth, **more)
+
+    for option in reversed(TRUTH):
+        run = option(run)
+    return run
+
+
+def engine_options(command: Any) -> Any:
+    """The options that choose engines."""
+    for option in reversed(ENGINES):
+        command = option(command)
+    return command
+
+
+def not_compared(scenario: Scenario, truth: Mapping[str, str]) -> None:
+    """Say which expectations are about other states than those that the command line asks for."""
+    from sim.expect import MEASURED
+
+    expects = [run.expect or {} for run in scenario.expanded]
+    parts = [part for expect in expects for part in (expect, *(expect.get("cases") or {}).values())]
+    keys = [key for key in MEASURED if any(part.get(key) is not None for part in parts)]
+    if truth and keys:
+        text = f"{scenario.path}: not compared, since they are expected of the file's own states: {', '.join(keys)}"
+        click.echo(f"note: {text}", err=True)
+
+
+def fleet_of(engines: Sequence[str], python: Path | None) -> Fleet:
+    from sim.adapters.vllm.fleet import Fleet
+
+    return Fleet(engines, python, warn=lambda text: click.echo(f"warning: {text}", err=True))
+
+
+def rules_table(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """``--rule name=value`` as a table."""
+    table: dict[str, str] = {}
+    for text in values:
+        name, sign, value = text.partition("=")
+        if not sign or not name or not value:
+            raise click.BadParameter(f"found {text!r}, allowed is NAME=VALUE (for example split=prefill-end)")
+        if name in table:
+            raise click.BadParameter(f"found {name} twice, allowed once")
+        table[name] = value
+    return table
+
+
+def check_outputs(paths: Mapping[str, Path | None], inputs: Iterable[Path]) -> None:
+    """Refuse outputs that cannot be written, that are one file, or that are an input."""
+    outputs = {what: path for what, path in paths.items() if path is not None and (what, str(path)) != ("--json", "-")}
+    for what, path in outputs.items():
+        check_writable(path, what)
+    check_apart(outputs, inputs)
+
+
+def console_on(stderr: bool = False) -> Console:
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False)
+
+
+def timings(result: Result) -> None:
+    seconds = sum(outcome.wall_s for outcome in result.variants.values())
+    click.echo(f"{result.scenario}: {len(result.variants)} variants in {seconds:.1f} s", err=True)
+
+
+def write_json(path: Path | None, results: Sequence[Result]) -> None:
+    if path is None:
+        return
+    from sim.report.json import dumps
+
+    write_text_or_stdout(path, dumps(results[0] if len(results) == 1 else results))
+
+
+def write_text_or_stdout(path: Path, text: str) -> None:
+    if str(path) != "-":
+        write_text(path, text, "--json")
+        return
+    if sys.stdout is None:
+        raise InputError("--json -: standard output is closed")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def failed(result: Result) -> bool:
+    """Whether an expectation fails, or nothing was expected and something is poisoned."""
+    if result.failures:
+        return True
+    from sim.events import GRAVE
+
+    grave = any(f.severity in GRAVE for outcome in result.variants.values() for f in outcome.findings)
+    return grave and not result.expected

@@ -1,0 +1,162 @@
+"""Encoded items (images, audio): their budgets, what is kept of them, and where a chunk stops before one.
+
+An item is a span of the prompt whose embeddings an encoder computes as a whole before the first of its tokens is
+prefilled. It is kept while a request that refers to it has not passed it, and after that until the room is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from sim.engine.options import Options
+from sim.tokens import Tokens
+
+if TYPE_CHECKING:
+    from sim.engine.request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A span of a prompt; equal tokens are the same item, whoever sends it."""
+
+    start: int
+    length: int
+    key: bytes
+
+    @property
+    def end(self) -> int:
+        return self.start + self.length
+
+
+def items_of(spans: Sequence[tuple[int, int]], tokens: Tokens) -> tuple[Item, ...]:
+    """The items of a prompt, in order."""
+    return tuple(
+        Item(start, length, blake2b(tokens.ids[start : start + length].tobytes(), digest_size=16).digest())
+        for start, length in spans
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """How a release cuts a chunk off before an item that cannot be encoded now."""
+
+    before_split: bool
+    """Whether the split then rounds down what the cap left, to nothing if need be (before vLLM PR 51603)."""
+    shifts: bool
+    """Whether the chunk stays as far from the item as a look-ahead drafter reads, and an item is kept until the drafter
+    has passed it too."""
+    reads_ahead: bool
+    """Whether an item that only the drafter reads is encoded."""
+
+
+CAPS: dict[str, object] = {
+    "before-split": Cap(before_split=True, shifts=True, reads_ahead=False),
+    "after-split": Cap(before_split=False, shifts=True, reads_ahead=True),
+    "after-split-unshifted": Cap(before_split=False, shifts=False, reads_ahead=True),
+}
+"""vLLM to 0.27; PR 51603, 0.28 to 0.32; 0.33."""
+
+
+class Encoder:
+    """The encoder's budgets, and which items are here; sizes in embeddings, one a token of the span."""
+
+    def __init__(self, options: Options, cap: Cap) -> None:
+        self.rule = cap
+        self.size = options.encoder_slots
+        self.compute = options.encoder_tokens
+        self.ahead = options.speculative.prefill_lookahead
+        self.kept_for = self.ahead if cap.shifts else 0
+        """Tokens behind an item that must be computed before it is let go."""
+        self.budget = self.compute
+        self._free = self.size
+        """Room that nothing takes."""
+        self._users: dict[bytes, dict[str, None]] = {}
+        """By item: the requests that still need it; without any it may be put out."""
+        self._idle: dict[bytes, int] = {}
+        """Items that nobody needs, with their lengths, the first to go first."""
+        self._planned: list[Item] = []
+        """What the chunk that was asked for last would have encoded."""
+        self._now: dict[str, int] = {}
+        """By request: what was encoded in this step."""
+
+    def new_step(self) -> None:
+        """A new compute budget."""
+        self.budget = self.compute
+        self._now.clear()
+
+    def never(self, request: Request) -> bool:
+        """Whether an item of it is larger than all that there is."""
+        return any(item.length > min(self.size, self.compute) for item in request.items)
+
+    def cap(self, request: Request, start: int, count: int) -> int:
+        """How many of ``count`` tokens from ``start`` on can be prefilled; remembers what to encode for them."""
+        self._planned = []
+        budget, planned = self.budget, 0
+        for item in request.items:
+            window = start + count + self.ahead
+            if item.end <= start or item.start >= window:
+                continue
+            if self._here(request, item) or item in self._planned or any(p.key == item.key for p in self._planned):
+                continue
+            if item.length > budget or not self._make_room(planned + item.length):
+                shift = self.ahead if self.rule.shifts else 0
+                return min(count, max(item.start - start - shift, 0))
+            if item.start >= start + count and not self.rule.reads_ahead:
+                continue
+            self._planned.append(item)
+            planned += item.length
+            budget -= item.length
+        return count
+
+    def _here(self, request: Request, item: Item) -> bool:
+        """Whether it is encoded already; then the request refers to it."""
+        users = self._users.get(item.key)
+        if users is None:
+            return False
+        self._idle.pop(item.key, None)
+        users[request.id] = None
+        return True
+
+    def _make_room(self, wanted: int) -> bool:
+        """Put out what nobody needs, the oldest first, if that makes room for this much."""
+        if wanted > self._free + sum(self._idle.values()):
+            return False
+        while wanted > self._free:
+            key = next(iter(self._idle))
+            self._free += self._idle.pop(key)
+            del self._users[key]
+        return True
+
+    def commit(self, request: Request) -> None:
+        """The chunk that was asked for last runs: encode what it needs."""
+        for item in self._planned:
+            self._users[item.key] = {request.id: None}
+            self._free -= item.length
+            self.budget -= item.length
+            self._now[request.id] = self._now.get(request.id, 0) + item.length
+        self._planned = []
+
+    def passed(self, request: Request) -> None:
+        """Let go of items that lie behind what is computed."""
+        for item in request.items:
+            if item.end + self.kept_for <= request.computed:
+                self._release(request, item)
+
+    def free(self, request: Request) -> None:
+        """It is gone, preempted or not admitted: what it encoded in this step is given back to the budget."""
+        self._planned = []
+        self.budget += self._now.pop(request.id, 0)
+        for item in request.items:
+            self._release(request, item)
+
+    def holds(self, request: Request) -> bool:
+        """Whether it still needs an item."""
+        return any(request.id in self._users.get(item.key, ()) for item in request.items)
+
+    def _release(self, request: Request, item: Item) -> None:
+        users = self._users.get(item.key)
+        if users is not None and users.pop(request.id, 0) is None and not users:
+            self._idle[item.key] = item.length

@@ -1,0 +1,116 @@
+"""``stateat list`` and ``stateat new``: what scenario files there are, and one more to start from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from sim.cli_options import EXISTING, console_on, write_text_or_stdout
+from sim.errors import InputError
+from sim.files import write_text
+
+CLASS = r"M[1-9][0-9]?"
+
+
+@click.command("list")
+@click.argument("paths", nargs=-1, type=EXISTING)
+@click.option("--class", "classes", multiple=True, metavar="M3", help="Only of this class of fault (repeatable).")
+@click.option("--source", "sources", multiple=True, metavar="TEXT", help="Only with this in the source (repeatable).")
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@click.option("--markdown", is_flag=True, help="As the page scenarios/README.md.")
+def list_scenarios(
+    paths: Sequence[Path], classes: Sequence[str], sources: Sequence[str], as_json: bool, markdown: bool
+) -> None:
+    """The scenario files: title, source, classes of fault, variants, and what `stateat check` looks at.
+
+    PATHS are files and folders (default: scenarios). Nothing is run.
+
+    \b
+    Examples:
+      stateat list scenarios/seeds
+      stateat list --class M3 --source 54076
+    """
+    import re
+
+    from sim.catalog import chosen, entries, scenario_files
+    from sim.report.catalog import print_catalog, to_json, to_markdown
+
+    for name in classes:
+        if not re.fullmatch(CLASS, name):
+            raise InputError(f"--class: found {name!r}, allowed M1 to M99 (docs/mechanisms.md)")
+    if as_json and markdown:
+        raise InputError("--json and --markdown: name one of them")
+    paths = paths or (Path("scenarios"),)
+    if markdown and not (len(paths) == 1 and paths[0].is_dir()):
+        raise InputError("--markdown: takes one folder")
+    found = chosen(entries(scenario_files(paths)), classes, sources)
+    if as_json:
+        write_text_or_stdout(Path("-"), json.dumps(to_json(found), indent=2, ensure_ascii=False) + "\n")
+    elif markdown:
+        write_text_or_stdout(Path("-"), to_markdown(found, paths[0]))
+    else:
+        print_catalog(found, console_on())
+
+
+@click.command()
+@click.argument("file", type=EXISTING)
+def new(file: Path) -> None:
+    """Write a scenario file to start from, with comments; a file that is there already is left alone.
+
+    \b
+    Example:
+      stateat new mine.yaml; stateat replay mine.yaml
+    """
+    if file.suffix not in (".yaml", ".yml"):
+        raise InputError(f"{file}: found {file.suffix!r}, allowed a name that ends in .yaml")
+    if file.exists() or file.is_symlink():
+        raise InputError(f"{file}: it is there already, allowed a new file")
+    write_text(file, TEMPLATE.replace("NAME", json.dumps(file.stem, ensure_ascii=False), 1), "new")
+    click.echo(f"{file}: written; next: stateat replay {file}", err=True)
+
+
+TEMPLATE = """\
+# A scenario: an engine, a workload, and variants with what each must come to.
+# Every key: docs/scenario-files.md. Rules: docs/rules.md. How to get here from a bug report: docs/write-a-scenario.md.
+schema: stateat/1
+name: NAME
+title: A chunk that ends inside a block, and the next one that runs past its end
+source: vLLM PR 51113
+# Classes of fault, docs/mechanisms.md.
+mechanism: [M1]
+engine:
+  preset: vllm-0.27.0
+  # Tokens that a step may take, of all requests together.
+  max_num_batched_tokens: 8192
+  # Hits end at recurrent blocks only.
+  partial_hits: false
+  groups:
+    - {name: attention, kind: full-attention, block_size: 16, eagle: true}
+    - {name: gdn, kind: recurrent, block_size: 1600}
+  # Without a drafter: leave this out.
+  speculative: {method: mtp, num_speculative_tokens: 3, accepted_drafts: [2, 0, 3]}
+  # Times are numbers of steps.
+  clock: steps
+workload:
+  # Budgets of the first steps: what other requests left over.
+  budgets: [1600, 1000, 3602]
+  requests:
+    # A prompt is a list of [seed, length]; equal seeds are equal text.
+    - {id: a, prompt: [[1, 3602]]}
+    - {id: b, after: a, prompt: [[1, 3602], [2, 90]]}
+variants:
+  before:
+    preset: vllm-0.26.0
+    # Leave `expect` out at first: `stateat replay -v` prints what there is to expect.
+    expect:
+      poisoned: 1
+      wrong_restores: 1
+      ends: {a: [1600, 2600, 3602]}
+      findings: [{request: a, column: 1, claimed: 3200, held: 2600}]
+  after:
+    # Clean says nothing unless something is hit.
+    expect: {poisoned: 0, deferred: 1, ends: {a: [1600, 3602]}, hits: {b: 1600}}
+"""

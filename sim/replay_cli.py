@@ -1,0 +1,233 @@
+"""``stateat replay``: runs scenarios, and shows what was found and how their variants compare."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, redirect_stdout
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sim.cli_options import (
+    EXISTING,
+    check_outputs,
+    console_on,
+    engine_options,
+    failed,
+    fleet_of,
+    not_compared,
+    rules_table,
+    timings,
+    truth_options,
+    write_json,
+)
+from sim.errors import InputError, StateatError
+from sim.files import atomic
+
+if TYPE_CHECKING:
+    from sim.adapters.vllm.fleet import Fleet
+    from sim.events import Observer
+    from sim.report.timeline import Timeline
+    from sim.result import Outcome, Result
+    from sim.scenario import Run, Scenario
+
+
+@dataclass(slots=True)
+class _Outputs:
+    """What a replay writes besides its table."""
+
+    log: Path | None
+    plot: Path | None
+    perfetto: Path | None
+    json: Path | None
+
+    def check(self, inputs: Sequence[Path]) -> None:
+        """Refuse what cannot be written before anything runs."""
+        paths = {f"--{name}": getattr(self, name) for name in ("log", "plot", "perfetto", "json")}
+        check_outputs(paths, inputs)
+        if self.plot is not None:
+            from sim.report.plots import SUFFIXES
+
+            if self.plot.suffix.lower() not in SUFFIXES:
+                raise InputError(f"--plot {self.plot}: found {self.plot.suffix!r}, allowed: {', '.join(SUFFIXES)}")
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=EXISTING)
+@click.option("--variant", "variants", multiple=True, metavar="NAME", help="Only this variant (repeatable).")
+@click.option("--rule", "rules", multiple=True, callback=rules_table, metavar="NAME=VALUE", help="Override a rule.")
+@click.option("--json", "json_path", type=EXISTING, metavar="FILE", help="The result as JSON; - for stdout.")
+@click.option("--log", type=EXISTING, metavar="FILE", help="Every event as JSON Lines, for stateat audit.")
+@click.option("--plot", type=EXISTING, metavar="FILE", help="A picture of the run (.png, .svg, .pdf).")
+@click.option("--perfetto", type=EXISTING, metavar="FILE", help="Chrome trace events, for ui.perfetto.dev.")
+@click.option("--check-determinism", is_flag=True, help="Run twice, the second time step by step, and compare.")
+@click.option("--no-fast-forward", is_flag=True, help="Simulate every decode step by itself.")
+@truth_options
+@engine_options
+@click.option("-v", "--verbose", is_flag=True, help="All findings, chunk ends and hits.")
+def replay(
+    files: Sequence[Path],
+    variants: Sequence[str],
+    rules: Mapping[str, str],
+    truth: Mapping[str, str],
+    json_path: Path | None,
+    log: Path | None,
+    plot: Path | None,
+    perfetto: Path | None,
+    check_determinism: bool,
+    no_fast_forward: bool,
+    engines: Sequence[str],
+    vllm_python: Path | None,
+    verbose: bool,
+) -> None:
+    """Run scenarios, print what was found and how their variants compare.
+
+    Exits with 1 if an expectation of the file fails, or if it has none and a poison finding exists.
+
+    \b
+    Examples:
+      stateat replay scenarios/seeds/s02-anatomy.yaml --plot anatomy.png
+      stateat replay scenario.yaml --rule split=every-boundary --json -
+      stateat replay scenario.yaml --engine vllm:0.26.0 --engine vllm:0.27.0
+    """
+    from sim.scenario import load
+
+    outputs = _Outputs(log, plot, perfetto, json_path)
+    outputs.check(files)
+    if len(files) > 1 and (log or plot or perfetto):
+        raise InputError("--log, --plot and --perfetto take one scenario file")
+    scenarios = [load(file) for file in files]
+    results: list[Result] = []
+    console = console_on(stderr=str(json_path) == "-")
+    for scenario in scenarios:
+        not_compared(scenario, truth)
+        with ExitStack() as stack:
+            fleet = stack.enter_context(fleet_of(engines, vllm_python))
+            studio = _Studio(outputs, stack, not no_fast_forward, fleet)
+            result = studio.replay(scenario, variants, rules, truth, check_determinism)
+            results.append(result)
+            studio.finish(result)
+        from sim.report.table import print_result
+
+        print_result(result, console, verbose)
+        timings(result)
+    write_json(json_path, results)
+    sys.exit(1 if any(failed(result) for result in results) else 0)
+
+
+@dataclass(slots=True)
+class _Studio:
+    """Replays one scenario, with whoever listens beside the oracle."""
+
+    outputs: _Outputs
+    stack: ExitStack
+    fast_forward: bool
+    fleet: Fleet
+    recorder: Observer | None = None
+    timelines: dict[tuple[str, str], Timeline] = field(default_factory=dict)
+    traces: dict[tuple[str, str], Any] = field(default_factory=dict)
+
+    def replay(
+        self,
+        scenario: Scenario,
+        variants: Sequence[str],
+        rules: Mapping[str, str],
+        truth: Mapping[str, str],
+        twice: bool,
+    ) -> Result:
+        from sim.replay import replay as run_all
+
+        if self.outputs.log is not None:
+            from sim.adapters.log import Recorder
+
+            partial = self.stack.enter_context(atomic(self.outputs.log, "--log"))
+            self.recorder = Recorder(self.stack.enter_context(partial.open("w", encoding="utf-8", newline="\n")))
+        check = self._same_again if twice else None
+        return run_all(
+            scenario,
+            only=variants,
+            overrides=rules,
+            truth=truth,
+            run_one=lambda run: self._one(run, check),
+            spread=self.fleet.spread,
+        )
+
+    def _same_again(self, run: Run, outcome: Outcome) -> None:
+        _same_again(run, outcome, self.fleet)
+
+    def _one(self, run: Run, check: Callable[[Run, Outcome], None] | None) -> Outcome:
+        from sim.engine.presets import table
+        from sim.replay import simulate
+        from sim.report.progress import Progress
+        from sim.report.table import head
+        from sim.scenario import warnings
+
+        name = run.variant + (f" / {run.case}" if run.case else "")
+        make = self.fleet.maker(run)
+        rule = table(run.options.preset, run.options.rules)["split"] if make is None else "live"
+        click.echo(f"{name} ({rule}): {head(run.options)}", err=True)
+        for text in warnings(run) if make is None else ():
+            click.echo(f"warning: {text}", err=True)
+        observers = list(self._observers(run))
+        # A user's rule that prints must not spoil what a machine reads.
+        with Progress(name, run.options.clock) as progress, redirect_stdout(sys.stderr):
+            outcome = simulate(run, observers, progress.update, self.fast_forward, make, progress.measure)
+        if check is not None:
+            check(run, outcome)
+        return outcome
+
+    def _observers(self, run: Run) -> Iterator[Observer]:
+        if self.recorder is not None:
+            yield self.recorder
+        key = run.variant, run.case
+        if self.outputs.plot is not None:
+            from sim.report.timeline import Timeline
+
+            self.timelines[key] = Timeline()
+            yield self.timelines[key]
+        if self.outputs.perfetto is not None:
+            from sim.report.perfetto import Perfetto
+
+            self.traces[key] = Perfetto()
+            yield self.traces[key]
+
+    def finish(self, result: Result) -> None:
+        """Draw the pictures."""
+        if self.outputs.plot is not None:
+            from sim.report.plots import draw
+
+            panels = [(_name(key), timeline, _outcome(result, key)) for key, timeline in self.timelines.items()]
+            with atomic(self.outputs.plot, "--plot") as partial:
+                draw(partial, panels, result.title or result.scenario)
+        if self.outputs.perfetto is not None:
+            from sim.report.perfetto import write
+
+            with atomic(self.outputs.perfetto, "--perfetto") as partial:
+                write(partial, [(_name(k), trace, _outcome(result, k)) for k, trace in self.traces.items()])
+
+
+def _name(key: tuple[str, str]) -> str:
+    return f"{key[0]} / {key[1]}" if key[1] else key[0]
+
+
+def _outcome(result: Result, key: tuple[str, str]) -> Outcome:
+    outcome = result.variants[key[0]]
+    return outcome.cases[key[1]] if key[1] else outcome
+
+
+def _same_again(run: Run, outcome: Outcome, fleet: Fleet) -> None:
+    """Run once more, step by step, and compare everything that was decided and found."""
+    from dataclasses import replace
+
+    from sim.replay import simulate
+
+    again = replace(simulate(run, fast_forward=False, make=fleet.maker(run)), wall_s=outcome.wall_s)
+    if again != outcome:
+        where = run.variant + (f", case {run.case}" if run.case else "")
+        raise StateatError(
+            f"{run.scenario}, variant {where}: not deterministic: digests {outcome.digest[:16]} and {again.digest[:16]}"
+        )
+    click.echo(f"{run.variant}: the same again, step by step (digest {outcome.digest[:16]})", err=True)

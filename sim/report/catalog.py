@@ -1,0 +1,107 @@
+"""The list of scenario files, as a table in a terminal, as JSON and as the page ``scenarios/README.md``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from sim.catalog import Entry, by_folder
+from sim.report.text import one_line, plural
+
+FOLDERS = {
+    "seeds": "Published results: each file shows both columns of a row.",
+    "field": "Reported cases: the mechanism of a public report, without the fault and with it.",
+    "load": "Many requests at once.",
+    "limits": "Bad input: each file must be refused, with a message that holds the text beside it.",
+}
+"""What a folder of scenarios is for."""
+
+HEAD = """\
+# Scenarios
+
+Written by `stateat list scenarios --markdown` (`make catalog`) from the heads of the files. The classes are those of
+[mechanisms.md](../docs/mechanisms.md). `stateat replay FILE` runs one, `stateat check scenarios` all of them, and
+`stateat list scenarios --class M1` finds those of a class.
+"""
+
+
+def print_catalog(found: Sequence[Entry], console: Console) -> None:
+    """A row a file."""
+    for folder, entries in by_folder(found, Path(".")):
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        table.add_column(one_line(folder), overflow="fold", ratio=3)
+        table.add_column("title", overflow="fold", ratio=4)
+        table.add_column("source", overflow="fold", ratio=4)
+        table.add_column("class", no_wrap=True)
+        table.add_column("variants", justify="right", no_wrap=True)
+        table.add_column("check", no_wrap=True)
+        for entry in entries:
+            name = Path(entry.path).name
+            cells = (name, _title(entry), entry.source, " ".join(entry.mechanism), _count(entry), entry.state)
+            table.add_row(*(Text(one_line(cell)) for cell in cells))
+        console.print(table)
+        console.print()
+    console.print(Text(plural(len(found), "scenario file")))
+
+
+def _title(entry: Entry) -> str:
+    return entry.unreadable or entry.title or "; ".join(entry.refused)
+
+
+def _count(entry: Entry) -> str:
+    """``2``, or ``2 × 20`` with cases."""
+    if entry.refused or entry.unreadable:
+        return ""
+    return f"{len(entry.variants)} × {entry.cases}" if entry.cases else str(len(entry.variants))
+
+
+def to_json(found: Sequence[Entry]) -> list[dict[str, Any]]:
+    """The entries as plain data."""
+    return [asdict(entry) | {"state": entry.state} for entry in found]
+
+
+def to_markdown(found: Sequence[Entry], root: Path) -> str:
+    """The page: a table for each folder."""
+    return HEAD + "".join(_section(name, entries, root) for name, entries in by_folder(found, root))
+
+
+def _section(name: str, entries: Sequence[Entry], root: Path) -> str:
+    lines = ["", f"## {root.as_posix() if name == '.' else name}", ""]
+    if name in FOLDERS:
+        lines += [FOLDERS[name], ""]
+    return "\n".join([*lines, *_rows(entries, root)]) + "\n"
+
+
+def _rows(entries: Sequence[Entry], root: Path) -> Iterator[str]:
+    if all(entry.refused for entry in entries):
+        yield "| file | refused with |"
+        yield "|---|---|"
+        for entry in entries:
+            yield f"| {_link(entry, root)} | {_cell('; '.join(entry.refused))} |"
+        return
+    yield "| file | title | source | class | variants | check |"
+    yield "|---|---|---|---|---|---|"
+    for entry in entries:
+        cells = (_title(entry), entry.source, " ".join(entry.mechanism), _count(entry), entry.state)
+        yield f"| {_link(entry, root)} | {' | '.join(map(_cell, cells))} |"
+
+
+def _link(entry: Entry, root: Path) -> str:
+    path = Path(entry.path)
+    target = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.as_posix()
+    return f"[{path.stem}]({target})"
+
+
+def _cell(text: str) -> str:
+    """Nothing in it ends the cell, or becomes a tag, an emphasis or a link."""
+    plain = one_line(text)
+    for mark in "\\|<>*_[]`":
+        plain = plain.replace(mark, f"\\{mark}")
+    return plain
