@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from oracle.grid import disagreements
 from oracle.lineage import Draft, Lineage
 from oracle.lockstep import Lockstep
 from oracle.numerics import Check, Numerics
@@ -23,6 +24,9 @@ from sim.tokens import Segments, Tokens
 
 CAUSES = ("partial-tail", "junction", "checkpoint", "look-ahead")
 """Stops off the grid that a chunk may have before the prefill's end (I2)."""
+
+NULL = 0
+"""The null block."""
 
 
 class Auditor(Observer):
@@ -103,6 +107,8 @@ class Auditor(Observer):
             self.cap = min(self.cap, threshold)
         self.lookups = options["enable_prefix_caching"]
         self.num_drafts = num_speculative_tokens
+        for wrong in disagreements(groups, options) if self.lookups else ():
+            self._shape("I3", "shape", "", wrong.block, wrong.other, wrong.message, wrong.group)
 
     def arrive(
         self,
@@ -130,6 +136,13 @@ class Auditor(Observer):
         seen.hit, seen.external, seen.fresh, seen.misled = hit, external, True, False
         seen.unread = frozenset(self.recurrent)
         seen.next = hit + external
+        seen.seeds.clear()
+
+    def seed(self, request: str, group: int, column: int, width: int, slot: int) -> None:
+        self.requests[request].seeds[group] = column, width
+        if slot == NULL and self.slots.get(NULL) is None:
+            # Memory comes zeroed, and nobody is given the null block.
+            self.slots.put(NULL, Content(self.family.zero(), 0, Write(self.index, "", 0, 0, "null"), ""))
 
     def restore(self, request: str, group: int, slot: int, column: int, offset: int, group_hits: Sequence[int]) -> None:
         self.requests[request].next = offset
@@ -428,8 +441,14 @@ class Auditor(Observer):
             return -1 if blamed is None else blamed
         held, verdict, what = self._verdict(content, request)
         name, invariant = self.groups[group].name, "I10" if first else "I12"
-        column = (start - 1) // self.groups[group].block_size
+        right = (start - 1) // self.groups[group].block_size
+        column, width = seen.seeds.get(group, (right, 0)) if first else (right, 0)
         message = f"{request} continues at {start} from {name} slot {read}, which {what}"
+        if column != right:
+            message += f": it was taken from column {column}, and state@{start} is in column {right}"
+        if 0 < width <= column:
+            verdict = "out of range"
+            message += f", of the {width} that its row has"
         finding = self._poison(invariant, request, group, column, read, start, held, verdict, message, content)
         if self.numerics is not None and content is not None and content.state is not None:
             where = (request, name, column, read, start)

@@ -24,6 +24,7 @@ from sim.digest import Digest
 from sim.engine import presets, rules
 from sim.engine.options import Options
 from sim.engine.scheduler import Scheduler
+from sim.engine.seed import divisor
 from sim.errors import InputError, PolicyError
 from sim.events import SCHEMA, Fanout, Finding, Group, Observer, tell
 from sim.events import Run as RunEvent
@@ -46,13 +47,15 @@ Make = Callable[[Options, rules.Rules, Observer, int], Engine]
 def options_in_force(options: Options) -> dict[str, Any]:
     """What the ``run`` event says of the options: as configured, and what follows from them."""
     table = presets.table(options.preset, options.rules)
+    resolved = rules.resolve(table)
     plain = asdict(options)
     del plain["groups"]
     return plain | {
         "rules": table,
         "hash_unit": options.hash_unit,
         "scheduler_block_size": options.scheduler_block_size,
-        "grid": rules.resolve(table).grid(options),
+        "grid": resolved.grid(options),
+        "seed_block": divisor(resolved.seed, options),
     }
 
 
