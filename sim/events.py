@@ -26,7 +26,7 @@ from sim.tokens import Segments
 SCHEMA = "stateat-log/2"
 SCHEMAS = ("stateat-log/1", SCHEMA)
 """Those that are read."""
-SINCE = {"store": SCHEMA, "reset": SCHEMA, "seed": SCHEMA}
+SINCE = {"store": SCHEMA, "reset": SCHEMA}
 """Events that older logs cannot hold."""
 
 
