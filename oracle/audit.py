@@ -107,8 +107,7 @@ class Auditor(Observer):
             self.cap = min(self.cap, threshold)
         self.lookups = options["enable_prefix_caching"]
         self.num_drafts = num_speculative_tokens
-        for wrong in disagreements(groups, options) if self.lookups else ():
-            self._shape("I3", "shape", "", wrong.block, wrong.other, wrong.message, wrong.group)
+        self._check_grid(options)
 
     def arrive(
         self,
@@ -323,6 +322,11 @@ class Auditor(Observer):
 
     # The invariants.
 
+    def _check_grid(self, options: dict[str, Any]) -> None:
+        """I3 one grid: the options in force give every component the same block size for a group."""
+        for wrong in disagreements(self.groups, options) if self.lookups else ():
+            self._shape("I3", "shape", "", wrong.block, wrong.other, wrong.message, wrong.group)
+
     def _check_claims(self, slot: int) -> None:
         """I1 content: at the end of each step a claimed slot holds exactly what its claims name."""
         content = self.slots.get(slot)
@@ -444,11 +448,12 @@ class Auditor(Observer):
         right = (start - 1) // self.groups[group].block_size
         column, width = seen.seeds.get(group, (right, 0)) if first else (right, 0)
         message = f"{request} continues at {start} from {name} slot {read}, which {what}"
+        outside = 0 < width <= column
         if column != right:
-            message += f": it was taken from column {column}, and state@{start} is in column {right}"
-        if 0 < width <= column:
+            row = f" of a row of {width}" if outside else ""
+            message += f": it was taken from column {column}{row}, and state@{start} is in column {right}"
+        if outside:
             verdict = "out of range"
-            message += f", of the {width} that its row has"
         finding = self._poison(invariant, request, group, column, read, start, held, verdict, message, content)
         if self.numerics is not None and content is not None and content.state is not None:
             where = (request, name, column, read, start)
