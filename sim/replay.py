@@ -48,14 +48,15 @@ def options_in_force(options: Options) -> dict[str, Any]:
     """What the ``run`` event says of the options: as configured, and what follows from them."""
     table = presets.table(options.preset, options.rules)
     resolved = rules.resolve(table)
+    grid = resolved.grid(options)
     plain = asdict(options)
     del plain["groups"]
     return plain | {
         "rules": table,
         "hash_unit": options.hash_unit,
         "scheduler_block_size": options.scheduler_block_size,
-        "grid": resolved.grid(options),
-        "seed_block": divisor(resolved.seed, options),
+        "grid": grid,
+        "seed_block": divisor(resolved.seed, options, grid),
     }
 
 

@@ -271,7 +271,18 @@ class FindingModel(Strict):
     held: int | None = None
     """The offset that the slot holds, tokens; null where it holds none."""
     verdict: (
-        Literal["wrong offset", "zero", "never written", "foreign", "tainted", "unknown", "torn", "not finite", "out of range", ""]
+        Literal[
+            "wrong offset",
+            "zero",
+            "never written",
+            "foreign",
+            "tainted",
+            "unknown",
+            "torn",
+            "not finite",
+            "out of range",
+            "",
+        ]
         | None
     ) = None
     """What the slot holds, in a word."""

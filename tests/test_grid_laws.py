@@ -116,9 +116,7 @@ def test_prefills_behind_a_decode_keep_their_slots(requests: int, drafts: int, b
             clock=CLOCK,
         )
         first = [Arrival("d", 0, 0, ((99, 9),), 60)] if decoding else []
-        arrivals = [
-            Arrival(f"r{i}", len(first) + i, 4, ((i + 1, 8 * blocks),)) for i in range(requests)
-        ]
+        arrivals = [Arrival(f"r{i}", len(first) + i, 4, ((i + 1, 8 * blocks),)) for i in range(requests)]
         return drive(options, [*first, *arrivals])
 
     assert run("contiguous-view", True).poisoned == run("v2", False).poisoned == 0

@@ -121,13 +121,6 @@ class Options:
         return gcd(*(g.block_size for g in self.groups))
 
     @property
-    def resolved_block_size(self) -> int:
-        """``cache_config.block_size`` once it is resolved; by default the recurrent block."""
-        if self.cache_config_block_size is not None:
-            return self.cache_config_block_size
-        return next((g.block_size for g in self.groups if g.recurrent), self.scheduler_block_size)
-
-    @property
     def scheduler_block_size(self) -> int:
         """The granularity of hits when they are not finer than a block."""
         return lcm(*(g.block_size for g in self.groups))

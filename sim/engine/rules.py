@@ -31,7 +31,9 @@ Grid = Callable[[Options], int]
 
 def grid_cache_config(options: Options) -> int:
     """``cache_config.block_size``: one number for all groups, whatever theirs is (all vLLM releases to 0.33)."""
-    return options.resolved_block_size
+    if options.cache_config_block_size is not None:
+        return options.cache_config_block_size
+    return grid_recurrent_group(options)
 
 
 def grid_recurrent_group(options: Options) -> int:

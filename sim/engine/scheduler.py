@@ -69,7 +69,7 @@ class Scheduler:
             options.groups,
             self.num_drafts,
             rules.seed,
-            config_block(rules.seed, options),
+            config_block(rules.seed, options, self.grid),
             rules.worker,
             observer,
             rules.checkpoint if options.num_prefill_checkpoint_blocks else None,

@@ -26,21 +26,21 @@ def seed_stale_config(computed: int, state_block: int, config_block: int) -> int
     return (computed - 1) // config_block
 
 
-READS: dict[Seed, Callable[[Options], int]] = {
-    seed_scheduler_block: lambda options: options.resolved_block_size,
-    seed_stale_config: lambda options: options.initial_block_size,
+READS: dict[Seed, Callable[[Options, int], int]] = {
+    seed_scheduler_block: lambda options, grid: options.cache_config_block_size or grid,
+    seed_stale_config: lambda options, grid: options.initial_block_size,
 }
-"""What those that do not count in state blocks find in the configuration."""
+"""What those that do not count in state blocks find in the configuration, given the split's grid."""
 
 
-def config_block(seed: Seed, options: Options) -> int:
-    """The block size that a seed finds in the configuration."""
-    return READS.get(seed, READS[seed_scheduler_block])(options)
+def config_block(seed: Seed, options: Options, grid: int) -> int:
+    """The block size that a seed finds in the configuration: ``cache_config.block_size``, by default the split's."""
+    return READS.get(seed, READS[seed_scheduler_block])(options, grid)
 
 
-def divisor(seed: Seed, options: Options) -> int | None:
+def divisor(seed: Seed, options: Options, grid: int) -> int | None:
     """The block size in which a seed counts columns; None: each group's own, or (a user's rule) unknown."""
-    return config_block(seed, options) if seed in READS else None
+    return config_block(seed, options, grid) if seed in READS else None
 
 
 SEEDS: dict[str, object] = {

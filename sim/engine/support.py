@@ -36,6 +36,7 @@ def lacks(options: Options, table: Mapping[str, str]) -> Iterator[Lack]:
         if group.block_size != first.block_size:
             yield (
                 ("groups", i, "block_size"),
-                f"found {group.block_size} in group {group.name!r} beside {first.block_size} in {first.name!r}, allowed one "
-                f"block size for all recurrent groups in align mode (rule state_blocks=one; state_blocks=any runs it)",
+                f"found {group.block_size} in group {group.name!r} beside {first.block_size} in {first.name!r}, "
+                "allowed one block size for all recurrent groups in align mode (rule state_blocks=one; "
+                "state_blocks=any runs it)",
             )

@@ -35,4 +35,5 @@ def test_only_a_cache_makes_it_a_finding() -> None:
     for caching in (True, False):
         options = Options(groups, cache_config_block_size=32, enable_prefix_caching=caching, clock="steps")
         outcome = drive(options, [Arrival("a", 0, 0, ((1, 40),))])
-        assert [(f.invariant, f.severity, f.claimed, f.held) for f in outcome.findings] == [("I3", "shape", 64, 32)] * caching
+        wanted = [("I3", "shape", 64, 32)] * caching
+        assert [(f.invariant, f.severity, f.claimed, f.held) for f in outcome.findings] == wanted

@@ -72,9 +72,15 @@ class LiveScheduler:
         self._free: int = self.about["free"]
         self.requests: dict[str, Request] = {}
         self.worker = LiveWorker(
-            options.groups, self.num_drafts, rules.seed, config_block(rules.seed, options), rules.worker, observer, None,
+            options.groups,
+            self.num_drafts,
+            rules.seed,
+            config_block(rules.seed, options, rules.grid(options)),
+            rules.worker,
+            observer,
+            None,
             Rows(widths(options.groups, options.max_model_len, self.num_drafts), options.max_num_seqs),
-        )  # fmt: skip
+        )
         self.preempted_in_vain = 0
         """Preemptions since some request last got further than it had ever been."""
         self._aborted: dict[str, None] = {}

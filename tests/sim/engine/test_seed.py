@@ -42,16 +42,17 @@ def test_a_wrong_seed_is_right_where_the_blocks_are_equal(computed: int, block: 
 
 def test_each_seed_reads_its_own_place_of_the_configuration() -> None:
     asked = options(1152, 128, 32)
-    assert config_block(seed_scheduler_block, asked) == 128
-    assert config_block(seed_stale_config, asked) == 32
-    assert config_block(seed_scheduler_block, options(1152)) == 1152
+    assert config_block(seed_scheduler_block, asked, 1152) == 128
+    assert config_block(seed_stale_config, asked, 1152) == 32
+    assert config_block(seed_scheduler_block, options(1152), 48) == 48
 
 
 def test_a_seed_in_state_blocks_counts_in_no_other() -> None:
-    assert divisor(seed_state_block, options(1152, 128)) is None
-    assert divisor(seed_scheduler_block, options(1152, 128)) == 128
-    assert divisor(seed_stale_config, options(1152, 128)) == 16
-    assert divisor(lambda *_: 0, options(1152, 128)) is None
+    asked = options(1152, 128)
+    assert divisor(seed_state_block, asked, 128) is None
+    assert divisor(seed_scheduler_block, asked, 1152) == 128
+    assert divisor(seed_stale_config, asked, 128) == 16
+    assert divisor(lambda *_: 0, asked, 128) is None
 
 
 def test_every_named_seed_is_a_rule() -> None:
