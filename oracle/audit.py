@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from oracle.grid import disagreements
 from oracle.lineage import Draft, Lineage
 from oracle.lockstep import Lockstep
 from oracle.numerics import Check, Numerics
@@ -23,6 +24,9 @@ from sim.tokens import Segments, Tokens
 
 CAUSES = ("partial-tail", "junction", "checkpoint", "look-ahead", "encoder")
 """Stops off the grid that a chunk may have before the prefill's end (I2)."""
+
+NULL = 0
+"""The null block."""
 
 
 class Auditor(Observer):
@@ -103,6 +107,7 @@ class Auditor(Observer):
             self.cap = min(self.cap, threshold)
         self.lookups = options["enable_prefix_caching"]
         self.num_drafts = num_speculative_tokens
+        self._check_grid(options)
 
     def arrive(
         self,
@@ -140,6 +145,13 @@ class Auditor(Observer):
         seen.hit, seen.external, seen.fresh, seen.misled = hit, external, True, False
         seen.unread = frozenset(self.recurrent)
         seen.next = hit + external
+        seen.seeds.clear()
+
+    def seed(self, request: str, group: int, column: int, width: int, slot: int) -> None:
+        self.requests[request].seeds[group] = column, width
+        if slot == NULL and self.slots.get(NULL) is None:
+            # Memory comes zeroed, and nobody is given the null block.
+            self.slots.put(NULL, Content(self.family.zero(), 0, Write(self.index, "", 0, 0, "null"), ""))
 
     def restore(self, request: str, group: int, slot: int, column: int, offset: int, group_hits: Sequence[int]) -> None:
         self.requests[request].next = offset
@@ -317,6 +329,11 @@ class Auditor(Observer):
 
     # The invariants.
 
+    def _check_grid(self, options: dict[str, Any]) -> None:
+        """I3 one grid: the options in force give every component the same block size for a group."""
+        for wrong in disagreements(self.groups, options) if self.lookups else ():
+            self._shape("I3", "shape", "", wrong.block, wrong.other, wrong.message, wrong.group)
+
     def _check_claims(self, slot: int) -> None:
         """I1 content: at the end of each step a claimed slot holds exactly what its claims name."""
         content = self.slots.get(slot)
@@ -437,8 +454,15 @@ class Auditor(Observer):
             return -1 if blamed is None else blamed
         held, verdict, what = self._verdict(content, request)
         name, invariant = self.groups[group].name, "I10" if first else "I12"
-        column = (start - 1) // self.groups[group].block_size
+        right = (start - 1) // self.groups[group].block_size
+        column, width = seen.seeds.get(group, (right, 0)) if first else (right, 0)
         message = f"{request} continues at {start} from {name} slot {read}, which {what}"
+        outside = 0 < width <= column
+        if column != right:
+            row = f" of a row of {width}" if outside else ""
+            message += f": it was taken from column {column}{row}, and state@{start} is in column {right}"
+        if outside:
+            verdict = "out of range"
         finding = self._poison(invariant, request, group, column, read, start, held, verdict, message, content)
         if self.numerics is not None and content is not None and content.state is not None:
             where = (request, name, column, read, start)

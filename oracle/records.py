@@ -37,6 +37,8 @@ class Seen:
     """Admitted, and no chunk told since."""
     unread: frozenset[int] = frozenset()
     """Groups of which it has read no state since it was admitted."""
+    seeds: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """By group: the column from which the worker took its state when it was admitted, and the width of its row."""
     misled: bool = False
     """Whether this admission's restore was wrong."""
     misread: tuple[int, int] = (-1, -1)

@@ -117,8 +117,12 @@ class Observer:
         that ended it. With ``steps`` a run of decode steps: [start of the first, end of the last), and the
         accepted drafts of each."""
 
+    def seed(self, request: str, group: int, column: int, width: int, slot: int) -> None:
+        """The worker looks for a restored request's state in this column of its row of ``width`` columns, and finds
+        this slot there: -1 past the end of all rows."""
+
     def copy(self, request: str, group: int, kind: str, src: int, dst: int, conv_src: int, shift: int) -> None:
-        """A state copied between slots: ``cow`` (whole page), ``pre`` or ``post``."""
+        """A state copied between slots: ``cow`` (whole page), ``pre`` or ``post``; ``src`` -1: from none."""
 
     def advance(
         self,
@@ -302,6 +306,15 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
+class Seed:
+    request: str
+    group: int
+    column: int
+    width: int
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
 class Copy:
     request: str
     group: int
@@ -373,8 +386,8 @@ class End:
 EVENTS: dict[str, type[Any]] = {
     event.__name__.lower(): event
     for event in (
-        Run, Arrive, Step, Defer, Refuse, Admit, Allocate, Release, Restore, Store, Load, Claim, Unclaim, Chunk, Copy,
-        Advance, Accept, Output, Preempt, Reset, Finish, Abort, Commit, End,
+        Run, Arrive, Step, Defer, Refuse, Admit, Allocate, Release, Restore, Store, Load, Claim, Unclaim, Chunk, Seed,
+        Copy, Advance, Accept, Output, Preempt, Reset, Finish, Abort, Commit, End,
     )
 }  # fmt: skip
 
@@ -420,7 +433,7 @@ class Finding:
     """The offset that the slot really holds: tokens absorbed by its content; None where there is none."""
     verdict: str
     """``wrong offset``, ``zero``, ``never written``, ``foreign``, ``tainted``, ``unknown``, ``torn`` (its components
-    differ) or ``not finite``; '' where no slot is concerned."""
+    differ), ``not finite`` or ``out of range`` (its row has no such column); '' where no slot is concerned."""
     root: int | None
     """The finding that this one is downstream of; None for a root."""
     readers: tuple[str, ...]

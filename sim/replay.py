@@ -26,6 +26,7 @@ from sim.engine import presets, rules
 from sim.engine.options import Options
 from sim.engine.scheduler import Scheduler
 from sim.errors import InputError, MissingError, PolicyError
+from sim.engine.seed import divisor
 from sim.events import SCHEMA, Fanout, Finding, Group, Observer, tell
 from sim.events import Advance as AdvanceEvent
 from sim.events import Run as RunEvent
@@ -48,13 +49,16 @@ Make = Callable[[Options, rules.Rules, Observer, int], Engine]
 def options_in_force(options: Options) -> dict[str, Any]:
     """What the ``run`` event says of the options: as configured, and what follows from them."""
     table = presets.table(options.preset, options.rules)
+    resolved = rules.resolve(table)
+    grid = resolved.grid(options)
     plain = asdict(options)
     del plain["groups"]
     return plain | {
         "rules": table,
         "hash_unit": options.hash_unit,
         "scheduler_block_size": options.scheduler_block_size,
-        "grid": rules.resolve(table).grid(options),
+        "grid": grid,
+        "seed_block": divisor(resolved.seed, options, grid),
     }
 
 

@@ -121,6 +121,8 @@ class Engine(Strict):
     """Tokens of a hash; the greatest common divisor of the block sizes by default."""
     cache_config_block_size: BlockSize | None = None
     """vLLM's cache_config.block_size, tokens: the grid of the split; the recurrent block by default."""
+    initial_block_size: BlockSize = _DEFAULT.initial_block_size
+    """vLLM's --block-size, or its default: cache_config.block_size before it is resolved (rule `seed`)."""
     watermark: Annotated[float, Field(ge=0, lt=1)] = _DEFAULT.watermark
     """Fraction of the pool that admission keeps free."""
     scheduler_reserve_full_isl: bool = _DEFAULT.scheduler_reserve_full_isl
@@ -162,6 +164,7 @@ class Engine(Strict):
             partial_hits=self.partial_hits,
             prefix_match_unit=self.prefix_match_unit,
             cache_config_block_size=self.cache_config_block_size,
+            initial_block_size=self.initial_block_size,
             watermark=float(self.watermark),
             scheduler_reserve_full_isl=self.scheduler_reserve_full_isl,
             num_prefill_checkpoint_blocks=self.num_prefill_checkpoint_blocks,
@@ -274,7 +277,18 @@ class FindingModel(Strict):
     held: int | None = None
     """The offset that the slot holds, tokens; null where it holds none."""
     verdict: (
-        Literal["wrong offset", "zero", "never written", "foreign", "tainted", "unknown", "torn", "not finite", ""]
+        Literal[
+            "wrong offset",
+            "zero",
+            "never written",
+            "foreign",
+            "tainted",
+            "unknown",
+            "torn",
+            "not finite",
+            "out of range",
+            "",
+        ]
         | None
     ) = None
     """What the slot holds, in a word."""

@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING
 from sim.engine.checkpoint import Checkpoint
 from sim.engine.rules import Memory, Seed
 from sim.events import Group, Observer
+from sim.rows import Rows
 
 if TYPE_CHECKING:
     from sim.cache.groups import CopyOnWrite
     from sim.engine.request import Request
+
+WIDE = 1 << 30
+"""Columns and rows of a table that nobody gave a size."""
 
 
 @dataclass(slots=True)
@@ -42,17 +46,19 @@ class Worker:
         groups: Sequence[Group],
         num_speculative_tokens: int,
         seed: Seed,
-        scheduler_block: int,
+        config_block: int,
         memory: Memory,
         observer: Observer,
         checkpoint: Checkpoint | None = None,
+        rows: Rows | None = None,
     ) -> None:
         self.num_drafts = num_speculative_tokens
         self.attention = [i for i, g in enumerate(groups) if not g.recurrent]
         self.recurrent = [(i, g.block_size) for i, g in enumerate(groups) if g.aligned]
         self.all_mode = [(i, g.block_size) for i, g in enumerate(groups) if g.recurrent and not g.aligned]
         self.seed = seed
-        self.scheduler_block = scheduler_block
+        self.config_block = config_block
+        self.table = rows or Rows(dict.fromkeys((i for i, _ in self.recurrent), WIDE), WIDE)
         self.memory = memory
         self.observer = observer
         self.checkpoint = checkpoint
@@ -63,12 +69,15 @@ class Worker:
         for copy in copies:
             observer.copy(copy.request, copy.group, "cow", copy.source, copy.target, copy.source, 0)
         for row in rows:
+            self.table.enter(row.request)
+        for row in rows:
             self._pre_copy(step, row)
         for group in self.attention:
             if given[group]:
                 observer.allocate("", group, -1, given[group])
-        for row in rows:
-            self._forward(row)
+        views = self._views(rows)
+        for index, row in enumerate(rows):
+            self._forward(row, index, views)
             self._forward_all(row)
 
     def _pre_copy(self, step: int, row: Row) -> None:
@@ -78,7 +87,7 @@ class Worker:
             target = -(-row.end // block) - 1
             source = request.running[group]
             if source == -1:
-                source = self.seed(row.start, block, self.scheduler_block)
+                self._enter(row, group, block, target)
             elif not self.memory.keeps_accepted and request.last_step != step - 1:
                 request.accepted[group] = 1
             if source not in (-1, target):
@@ -89,7 +98,34 @@ class Worker:
             request.running[group] = target
         request.last_step = step
 
-    def _forward(self, row: Row) -> None:
+    def _enter(self, row: Row, group: int, block: int, target: int) -> None:
+        """Carry the state from which a request starts; the column is counted anew, the table not asked."""
+        request = row.request
+        source = self.seed(row.start, block, self.config_block)
+        if source < 0:
+            return
+        slot = self.table.slot(request, group, source)
+        self.observer.seed(request.id, group, source, self.table.widths[group], slot)
+        into = request.pages[group][target]
+        if source != target and slot != into:
+            self.observer.copy(request.id, group, "pre", slot, into, slot, 0)
+
+    def leave(self, request: Request) -> None:
+        """A request ended or was preempted."""
+        self.table.leave(request)
+
+    def _views(self, rows: list[Row]) -> dict[int, list[int]]:
+        """For each group the slots of the rows' columns from the running one on, row by row, where a kernel takes
+        them for the column of the running ones: in a batch of prefills alone. Nothing where it knows better."""
+        if self.memory.strides or not self.num_drafts or any(self._speculative(row) for row in rows):
+            return {}
+        views: dict[int, list[int]] = {}
+        for group, _ in self.recurrent:
+            columns = [(row.request.pages[group], row.request.running[group]) for row in rows]
+            views[group] = [p for pages, at in columns for p in pages[at : at + 1 + self.num_drafts]]
+        return views
+
+    def _forward(self, row: Row, index: int, views: dict[int, list[int]]) -> None:
         request, tell = row.request, self.observer.advance
         for group, block in self.recurrent:
             pages, column = request.pages[group], request.running[group]
@@ -97,8 +133,9 @@ class Worker:
                 read = pages[column + request.accepted[group] - 1]
                 writes = [(row.start + 1 + j, pages[column + j]) for j in range(len(row.drafts) + 1)]
             else:
-                read = pages[column] if row.start else -1
-                writes = [(row.end, pages[column])]
+                slot = views[group][index] if views else pages[column]
+                read = slot if row.start else -1
+                writes = [(row.end, slot)]
                 exported = self._exported(row, request, group, block)
                 if exported is not None:
                     writes.insert(0, exported)

@@ -357,6 +357,17 @@ class RecurrentCache(GroupCache):
             table.partial = (column, table.blocks[column])
             table.cached = column
 
+    def publish_under_node(self, request: str, table: Table, hashes: list[bytes], tokens: int) -> None:
+        """Advertise the state that a chunk leaves inside a block under the boundary before it."""
+        node = tokens // self.block_size * self.block_size
+        column = node // self.block_size
+        block = table.blocks[column] if column < len(table.blocks) else NULL
+        key = hashes[node // self.unit - 1] if node else b""
+        if node == tokens or not node or block == NULL or self.pool.find(self.group, key) is not None:
+            return
+        self._insert(request, block, column, node, key)
+        self.published_now.add(key)
+
     def publish_checkpoint(self, request: str, table: Table, hashes: list[bytes], kept: bool) -> None:
         """Advertise the state that this chunk exports under its own offset, or (not ``kept``) under none."""
         assert table.checkpoint is not None

@@ -293,6 +293,8 @@ class KVCache:
             tokens = self._publishable(manager.group, manager.block_size, known)
             if isinstance(manager, RecurrentCache):
                 self._publish_states(request, manager, table, hashes, tokens, hashed)
+                if self.rules.publish.under_node and known % self.rules.grid(self.options) == 0:
+                    manager.publish_under_node(request.id, table, hashes, known)
             elif isinstance(manager, AllModeCache):
                 manager.published_now.update(manager.publish(request.id, table, hashes, min(tokens, hashed)))
             else:

@@ -84,6 +84,8 @@ class Options:
     """Whether hits finer than a block are on, where the hash unit allows them."""
     prefix_match_unit: int | None = None
     cache_config_block_size: int | None = None
+    initial_block_size: int = 16
+    """``cache_config.block_size`` before the engine resolves it: what the command line says, or vLLM's default."""
     watermark: float = 0.0
     scheduler_reserve_full_isl: bool = True
     num_prefill_checkpoint_blocks: int = 0

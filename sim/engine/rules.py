@@ -21,11 +21,14 @@ from sim.engine.checkpoint import CHECKPOINTS, Checkpoint
 from sim.engine.encoder import CAPS, Cap
 from sim.engine.guard import GUARDS, Guard
 from sim.engine.options import Options
+from sim.engine.seed import SEEDS, Seed, seed_state_block
 from sim.engine.split import SPLITS, Cut, Split
 from sim.errors import InputError, PolicyError
 
+__all__ = ["Seed", "seed_state_block"]
+"""Known under this name too."""
+
 Grid = Callable[[Options], int]
-Seed = Callable[[int, int, int], int]
 
 
 def grid_cache_config(options: Options) -> int:
@@ -45,9 +48,9 @@ def grid_min_over_groups(options: Options) -> int:
     return min(g.block_size for g in options.groups)
 
 
-def seed_state_block(computed: int, state_block: int, scheduler_block: int) -> int:
-    """The column that holds state@computed, in the recurrent group's blocks."""
-    return (computed - 1) // state_block
+def grid_lcm_over_groups(options: Options) -> int:
+    """The least common multiple of all blocks: states lie only where every group ends a block (sglang 34780)."""
+    return options.scheduler_block_size
 
 
 def draft_slots_per_seq(options: Options) -> int:
@@ -77,6 +80,9 @@ class Publish:
     """Whether verified tokens are published when their step commits, not when the next one is scheduled (0.33)."""
     once: bool = False
     """Whether a block that is keyed at its boundary already is left alone (0.33)."""
+    under_node: bool = False
+    """Whether a state that a chunk leaves on the split's grid, but inside a block, is advertised under the boundary
+    before it: the deepest node of the tree that its key can name (sglang 34780)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +103,8 @@ class Memory:
     """Whether a request that is skipped for a step keeps its accepted count (v2)."""
     shifts_inputs: bool = True
     """Whether a copy of the state after an accepted draft takes the convolution's inputs up to that draft too."""
+    strides: bool = True
+    """Whether a kernel honours the stride of the column of slots that a batch of prefills alone gives it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +155,8 @@ class Rules:
     """What of those behind a waiting request that gets nothing."""
     encoder: Cap
     """Where a chunk stops before an item that cannot be encoded now."""
+    state_blocks: Flag
+    """Whether recurrent groups in align mode may differ in their blocks; on: they may."""
 
 
 RULES: dict[str, dict[str, object]] = {
@@ -155,8 +165,9 @@ RULES: dict[str, dict[str, object]] = {
         "cache-config": grid_cache_config,
         "recurrent-group": grid_recurrent_group,
         "min-over-groups": grid_min_over_groups,
+        "lcm-over-groups": grid_lcm_over_groups,
     },
-    "seed": {"state-block": seed_state_block},
+    "seed": SEEDS,
     "lookup": {"intersection": intersection},
     "drafter_guard": GUARDS,
     "boundaries": BOUNDARIES,
@@ -167,6 +178,7 @@ RULES: dict[str, dict[str, object]] = {
         "at-schedule": Publish(),
         "at-schedule-at-once": Publish(refuses_same_step=False),
         "at-schedule-and-commit": Publish(at_commit=True, once=True),
+        "at-schedule-under-node": Publish(under_node=True),
     },
     "started": {"when-given-a-block": Flag(False), "when-scheduled": Flag(True)},
     "threshold": {"always": Flag(False), "beside-others": Flag(True)},
@@ -179,11 +191,17 @@ RULES: dict[str, dict[str, object]] = {
     "draft_slots": {"max-num-seqs": draft_slots_per_seq, "scheduled": draft_slots_per_scheduled},
     "modules": {"one": Flag(False), "one-a-draft": Flag(True)},
     "kernel": {"align-and-all": Flag(True), "align": Flag(False)},
-    "worker": {"v2": Memory(), "v1": Memory(keeps_accepted=False), "unshifted": Memory(shifts_inputs=False)},
+    "worker": {
+        "v2": Memory(),
+        "v1": Memory(keeps_accepted=False),
+        "unshifted": Memory(shifts_inputs=False),
+        "contiguous-view": Memory(strides=False),
+    },
     "offload": dict(WINDOWS),
     "admission": ADMISSIONS,
     "blocked": BLOCKED,
     "encoder": CAPS,
+    "state_blocks": {"one": Flag(False), "any": Flag(True)},
 }
 
 assert tuple(RULES) == tuple(f.name for f in fields(Rules))

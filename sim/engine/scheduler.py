@@ -21,9 +21,11 @@ from sim.engine.quiet import Quiet
 from sim.engine.request import Request, placeholders
 from sim.engine.rules import Rules
 from sim.engine.sampling import sample
+from sim.engine.seed import config_block
 from sim.engine.split import Chunk, Cut
 from sim.errors import PolicyError
 from sim.events import Observer
+from sim.rows import Rows, widths
 from sim.worker import Row, Worker
 from sim.workload import Arrival
 
@@ -68,10 +70,11 @@ class Scheduler:
             options.groups,
             self.num_drafts,
             rules.seed,
-            options.scheduler_block_size,
+            config_block(rules.seed, options, self.grid),
             rules.worker,
             observer,
             rules.checkpoint if options.num_prefill_checkpoint_blocks else None,
+            Rows(widths(options.groups, options.max_model_len, self.num_drafts), options.max_num_seqs),
         )
         self.encoder = Encoder(options, rules.encoder)
         self.waiting: deque[Request] = deque()
@@ -80,6 +83,7 @@ class Scheduler:
         """The running requests that are not quiet, in order."""
         # A threshold below a decode row would cut it: such rows are never quiet.
         whole = not (0 < self.threshold < 1 + self.num_drafts or self.slots)
+        whole = whole and rules.worker.strides  # Who decodes beside prefills matters then.
         self.quiet = Quiet(self.cache, self.worker, observer, self.num_drafts, fast_forward and whole)
         self.admissions = 0
         self.preempted_in_vain = 0
@@ -175,6 +179,7 @@ class Scheduler:
                 self._wake(request, index)
                 self.running.remove(request)
                 self.active.remove(request)
+                self.worker.leave(request)
                 self.cache.free(request)
             else:
                 self.waiting.remove(request)
@@ -427,6 +432,7 @@ class Scheduler:
         self._wake(request, index)
         self.running.pop()
         self.active.pop()
+        self.worker.leave(request)
         self.cache.free(request)
         self.encoder.free(request)
         request.reset()
@@ -461,6 +467,7 @@ class Scheduler:
             if request.outputs >= request.max_outputs:
                 self.running.remove(request)
                 self.active.remove(request)
+                self.worker.leave(request)
                 self.cache.free(request)
                 self.encoder.free(request)
                 self.observer.finish(request.id)

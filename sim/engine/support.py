@@ -30,3 +30,13 @@ def lacks(options: Options, table: Mapping[str, str]) -> Iterator[Lack]:
     for i, group in enumerate(options.groups):
         if group.recurrent and not group.aligned and table["kernel"] == "align":
             yield lack(("groups", i, "mamba_cache_mode"), group.mamba_cache_mode, "align", "kernel")
+    aligned = [(i, group) for i, group in enumerate(options.groups) if group.aligned]
+    for i, group in aligned if table["state_blocks"] == "one" else ():
+        first = aligned[0][1]
+        if group.block_size != first.block_size:
+            yield (
+                ("groups", i, "block_size"),
+                f"found {group.block_size} in group {group.name!r} beside {first.block_size} in {first.name!r}, "
+                "allowed one block size for all recurrent groups in align mode (rule state_blocks=one; "
+                "state_blocks=any runs it)",
+            )

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from sim.cache.groups import CopyOnWrite
 from sim.engine.rules import Memory, seed_state_block
 from sim.events import Group, Observer
+from sim.rows import Rows
 from sim.worker import Row, Worker
 
 B = 16
@@ -275,3 +276,59 @@ def test_a_run_without_drafts_stays_in_its_slot() -> None:
     request = Asker(running=[-1, 2])
     told.run(request, 41, Row(request, 45, 46, [], 0, 1), 5)  # type: ignore[arg-type]
     assert heard.events == [("advance", "a", 41, 46, [], 102, [(46, 102)], 5)]
+
+
+# The seed.
+
+
+def told_seeds(told: Worker, heard: Heard, rows: list[Row]) -> list[tuple[int, ...]]:
+    seeds: list[tuple[int, ...]] = []
+    heard.seed = lambda request, group, *rest: seeds.append(rest)  # type: ignore[method-assign]
+    told.before(0, rows, [], [[], []])
+    return seeds
+
+
+def test_the_seed_is_told_with_what_the_row_holds_there() -> None:
+    told, heard = worker()
+    told.table = Rows({1: 30}, 4)
+    assert told_seeds(told, heard, [row(Asker(), 33, 80)]) == [(2, 30, 102)]
+    assert told_seeds(told, heard, [row(Asker("b"), 0, 16)]) == []
+
+
+def test_a_seed_past_the_table_is_told_and_brings_nothing() -> None:
+    told, heard = worker(seed=lambda start, block, other: 7)
+    told.table = Rows({1: 5}, 1)
+    assert told_seeds(told, heard, [row(Asker(), 33, 80)]) == [(7, 5, -1)]
+    assert heard.events[0] == ("copy", "a", 1, "pre", -1, 104, -1, 0)
+
+
+def test_a_seed_past_its_row_finds_the_next_one() -> None:
+    """The row taken first is the last of the table."""
+    told, heard = worker(seed=lambda start, block, other: 7)
+    told.table = Rows({1: 5}, 2)
+    first = Asker("a", pages=[[], [1, 2, 3, 4, 5]], running=[-1, 0])
+    assert told_seeds(told, heard, [row(first, 8, 9), row(Asker("b"), 33, 80)]) == [(7, 5, 3)]
+
+
+# A strided column, read as if it were contiguous.
+
+
+def views(**memory: bool) -> list[tuple[int, int]]:
+    heard = Heard()
+    told = Worker(GROUPS, 2, seed_state_block, 64, Memory(**memory), heard)
+    first, second = Asker("a"), Asker("b", pages=[[], list(range(200, 220))])
+    told.before(0, [row(first, 0, 16), row(second, 0, 16)], [], [[], []])
+    return [event[6][0] for event in heard.events]
+
+
+def test_prefills_alone_take_the_first_rows_columns() -> None:
+    assert views() == [(16, 100), (16, 200)]
+    assert views(strides=False) == [(16, 100), (16, 101)]
+
+
+def test_beside_a_speculative_row_each_has_its_own() -> None:
+    heard = Heard()
+    told = Worker(GROUPS, 2, seed_state_block, 64, Memory(strides=False), heard)
+    decode = Asker("d", num_prompt=10, running=[-1, 0])
+    told.before(0, [row(decode, 12, 15, [1, 2]), row(Asker("b", pages=[[], [200, 201, 202]]), 0, 16)], [], [[], []])
+    assert heard.events[-1][6] == [(16, 200)]

@@ -20,8 +20,10 @@ from sim.engine.request import Request
 from sim.engine.rules import Rules
 from sim.engine.sampling import sample
 from sim.engine.scheduler import Step
+from sim.engine.seed import config_block
 from sim.errors import EngineError, RefusedError
 from sim.events import Observer
+from sim.rows import Rows, widths
 from sim.worker import Row, Worker
 from sim.workload import Arrival
 
@@ -70,7 +72,14 @@ class LiveScheduler:
         self._free: int = self.about["free"]
         self.requests: dict[str, Request] = {}
         self.worker = LiveWorker(
-            options.groups, self.num_drafts, rules.seed, options.scheduler_block_size, rules.worker, observer
+            options.groups,
+            self.num_drafts,
+            rules.seed,
+            config_block(rules.seed, options, rules.grid(options)),
+            rules.worker,
+            observer,
+            None,
+            Rows(widths(options.groups, options.max_model_len, self.num_drafts), options.max_num_seqs),
         )
         self.preempted_in_vain = 0
         """Preemptions since some request last got further than it had ever been."""
@@ -130,7 +139,7 @@ class LiveScheduler:
         said = self.child.ask({"do": "step", "budget": budget, "abort": aborted})
         self._hear(said["aborted"])
         for name in aborted:
-            del self.requests[name]
+            self.worker.leave(self.requests.pop(name))
             self.observer.abort(name)
             result.finished.append(name)
         self._hear(said["log"])
@@ -174,7 +183,8 @@ class LiveScheduler:
         self._free = said["free"]
         finished = dict.fromkeys(said["finished"])
         for name in [row.request.id for row in rows if row.request.id in finished]:
-            del self.requests[name], finished[name]
+            self.worker.leave(self.requests.pop(name))
+            del finished[name]
             self.observer.finish(name)
             result.finished.append(name)
         if finished:
@@ -203,6 +213,7 @@ class LiveScheduler:
         self.observer.refuse(name, reason)
 
     def _on_preempt(self, name: str) -> None:
+        self.worker.leave(self.requests[name])
         self.requests[name].reset()
         self.preempted_in_vain += 1
         self.observer.preempt(name)

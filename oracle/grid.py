@@ -1,0 +1,30 @@
+"""I3 one grid: whoever computes a boundary or a column of a recurrent group does so in that group's blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sim.events import Group
+
+COMPONENTS = {"grid": "the split aligns to", "seed_block": "the worker counts columns in"}
+"""Options in force that say in which blocks somebody counts; None or absent: in the group's own, or unknown."""
+
+
+class Disagreement(NamedTuple):
+    """A component that counts a group's tokens in other blocks than the group."""
+
+    group: str
+    block: int
+    other: int
+    message: str
+
+
+def disagreements(groups: Sequence[Group], options: Mapping[str, Any]) -> Iterator[Disagreement]:
+    """Those of the options in force, group by group."""
+    for group in groups:
+        for key, what in COMPONENTS.items() if group.aligned else ():
+            other = options.get(key)
+            if other is not None and other != group.block_size:
+                message = f"{group.name} has blocks of {group.block_size}, {what} {other}"
+                yield Disagreement(group.name, group.block_size, other, message)
