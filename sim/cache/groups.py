@@ -76,10 +76,14 @@ class GroupCache:
         self.pool.touch(hit)
         table.blocks.extend(hit)
         table.cached = len(table.blocks)
-        if hit and hit_tokens % self.block_size:
+        if self.shares_tail(hit, hit_tokens):
             column = hit_tokens // self.block_size
             table.partial = (column, hit[-1])
             table.cached = column
+
+    def shares_tail(self, hit: list[int], hit_tokens: int) -> bool:
+        """Whether a hit ends inside its last block; a group may have less of it than was agreed on (rule lookup)."""
+        return hit_tokens % self.block_size > 0 and hit_tokens // self.block_size < len(hit)
 
     def redirect(self, request: str, table: Table, copy: int) -> None:
         """Put a private copy in the place of a shared tail; both stay pinned until the copy has run."""
@@ -154,7 +158,7 @@ class AttentionCache(GroupCache):
     def needed(self, table: Table, hit: list[int], hit_tokens: int, tokens: int, checkpoint: bool = False) -> int:
         """Blocks to take for ``tokens`` tokens; those of a hit that leave the free queue count."""
         new = max(-(-tokens // self.block_size) - len(hit) - len(table.blocks), 0)
-        return new + self.evictable(hit) + (1 if hit and hit_tokens % self.block_size else 0)
+        return new + self.evictable(hit) + self.shares_tail(hit, hit_tokens)
 
     def load(self, table: Table, total: int) -> list[int]:
         """Blocks for tokens that a connector computed."""
@@ -254,7 +258,7 @@ class RecurrentCache(GroupCache):
     def needed(self, table: Table, hit: list[int], hit_tokens: int, tokens: int, checkpoint: bool = False) -> int:
         """As for attention; a started request reuses its speculative blocks and takes one at most."""
         new = -(-tokens // self.block_size) + self.spare - len(hit) - len(table.blocks)
-        partial = 1 if table.partial is not None or (hit and hit_tokens % self.block_size) else 0
+        partial = 1 if table.partial is not None or self.shares_tail(hit, hit_tokens) else 0
         if partial:
             new = max(new, 0) + 1
         if new > 0:

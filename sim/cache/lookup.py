@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from sim.cache.pool import NULL, BlockPool
 from sim.engine.options import Options
+from sim.events import Group
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,8 @@ class Geometry:
     fine: bool
     past_the_end: bool = False
     """Whether what a drafter drops may lie past the most tokens to hit."""
+    states: StateSearch | None = None
+    """How recurrent groups that a drafter makes drop are searched; None: as if it did not (all releases)."""
 
     @property
     def attention_first(self) -> bool:
@@ -50,13 +53,31 @@ class Hit(NamedTuple):
     group_hits: list[int]
 
 
+Found = tuple[list[list[int]], int]
+"""The blocks of each group of a family, and the tokens that they stand for."""
+
+StateSearch = Callable[[BlockPool, Geometry, Family, Sequence[bytes], int, int], Found]
+"""(pool, geometry, family, hashes, candidate length, tokens whose hash is known)"""
+
 Lookup = Callable[[BlockPool, Geometry, Sequence[bytes], int, int, int], Hit]
 """(pool, geometry, hashes of the request's units, number of groups, most tokens to hit, tokens whose hash is known)"""
 
 
-def geometry(options: Options, drops: bool, past_the_end: bool = False) -> Geometry:
-    """The families of the options' groups; ``drops``: whether a look-ahead drafter gives something up."""
-    eagle = {i for i, g in enumerate(options.groups) if g.eagle} or set(range(len(options.groups)))
+def flagged_or_all(groups: Sequence[Group]) -> Collection[int]:
+    """The groups that are flagged for the drafter; all of them if none is (vLLM to 0.33)."""
+    return {i for i, g in enumerate(groups) if g.eagle} or set(range(len(groups)))
+
+
+def geometry(
+    options: Options,
+    drops: bool,
+    past_the_end: bool = False,
+    scope: Collection[int] | None = None,
+    states: StateSearch | None = None,
+) -> Geometry:
+    """The families of the options' groups; ``drops``: whether a look-ahead drafter gives something up, ``scope``:
+    of which groups."""
+    eagle = set(flagged_or_all(options.groups) if scope is None else scope)
     members: dict[tuple[bool, int], list[int]] = {}
     for i, group in enumerate(options.groups):
         members.setdefault((group.recurrent, group.block_size), []).append(i)
@@ -72,6 +93,7 @@ def geometry(options: Options, drops: bool, past_the_end: bool = False) -> Geome
         options.hash_unit if fine else options.scheduler_block_size,
         fine,
         past_the_end,
+        states,
     )
 
 
@@ -94,13 +116,8 @@ def intersection(
                 current = min(current, lengths[family.groups[0]])
                 continue
             drop = family.drops and i not in dropped
-            if family.recurrent:
-                found, new = _recurrent_hit(pool, geo, family, hashes, min(current, known))
-            else:
-                reach = current + _margin(geo, family) if drop else current
-                reach = min(reach, known if geo.past_the_end and drop else limit, known)
-                found, new = _dense_hit(pool, geo, family, hashes, reach, drop)
-                dense_done[i] = True
+            found, new = family_hit(pool, geo, family, hashes, current, limit, known, drop)
+            dense_done[i] = not family.recurrent
             if drop:
                 dropped.add(i)
             elif new < current:
@@ -122,8 +139,28 @@ def intersection(
     return Hit(length, blocks, longest if longest > length else 0, group_hits)
 
 
-def _margin(geo: Geometry, family: Family) -> int:
-    """How far a dense family looks past the candidate, so that what it drops lands back on it."""
+def family_hit(
+    pool: BlockPool,
+    geo: Geometry,
+    family: Family,
+    hashes: Sequence[bytes],
+    candidate: int,
+    limit: int,
+    known: int,
+    drop: bool,
+) -> Found:
+    """What one family has of the candidate length, after what it gives up (``drop``)."""
+    if family.recurrent:
+        if drop and geo.states is not None:
+            return geo.states(pool, geo, family, hashes, candidate, known)
+        return state_hit(pool, geo, family, hashes, min(candidate, known))
+    reach = candidate + margin(geo, family) if drop else candidate
+    reach = min(reach, known if geo.past_the_end and drop else limit, known)
+    return _dense_hit(pool, geo, family, hashes, reach, drop)
+
+
+def margin(geo: Geometry, family: Family) -> int:
+    """How far a family looks past the candidate, so that what it drops lands back on it."""
     return geo.hash_unit if geo.fine and family.block_size > geo.hash_unit else family.block_size
 
 
@@ -140,7 +177,7 @@ def _joint(pool: BlockPool, family: Family, key: bytes) -> list[int] | None:
 
 def _dense_hit(
     pool: BlockPool, geo: Geometry, family: Family, hashes: Sequence[bytes], limit: int, drop: bool
-) -> tuple[list[list[int]], int]:
+) -> Found:
     """Full blocks from the left while they are there, then (fine hits) the longest tail inside the next one."""
     size, unit = family.block_size, geo.hash_unit
     scale = size // unit
@@ -166,9 +203,7 @@ def _dense_hit(
     return found, length
 
 
-def _recurrent_hit(
-    pool: BlockPool, geo: Geometry, family: Family, hashes: Sequence[bytes], limit: int
-) -> tuple[list[list[int]], int]:
+def state_hit(pool: BlockPool, geo: Geometry, family: Family, hashes: Sequence[bytes], limit: int) -> Found:
     """The rightmost published state at or below the limit; the columns before it are null."""
     size, unit = family.block_size, geo.hash_unit
     stride = unit if geo.alignment < size and size % geo.alignment == 0 else size

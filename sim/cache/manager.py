@@ -29,7 +29,9 @@ class KVCache:
         """Whether something is given up of each hit."""
         self.ahead = guard.ahead(options)
         """Tokens behind a block that its hash covers."""
-        self.geometry = geometry(options, guard.lookup_drops(options), guard.past_the_end)
+        self.geometry = geometry(
+            options, guard.lookup_drops(options), guard.past_the_end, guard.scope(options.groups), guard.states
+        )
         self.unit = self.geometry.hash_unit
         self.pool = BlockPool(options.num_blocks, len(options.groups))
         recurrent = frozenset(options.recurrent)

@@ -7,8 +7,10 @@ from math import lcm
 
 from sim.events import Group
 
-LOOK_AHEAD_METHODS = ("mtp", "eagle", "eagle3")
-"""Drafters that look one token ahead, so that a hit gives something up (the drop)."""
+INFILL_METHODS = ("dflash", "dspark")
+"""Drafters that fill in all drafts at once, from the states of the tokens before them alone."""
+LOOK_AHEAD_METHODS = ("mtp", "eagle", "eagle3", *INFILL_METHODS)
+"""Drafters for which a hit gives something up (the drop): those that look one token ahead, and (to 0.32) who fills in."""
 METHODS = (*LOOK_AHEAD_METHODS, "ngram")
 
 
@@ -38,7 +40,10 @@ class Speculative:
     @property
     def lookahead_tokens(self) -> int:
         """Slots that attention reserves for the drafter, beyond the scheduled tokens."""
-        return 0 if self.method == "ngram" and not self.draft_slots else self.num_speculative_tokens
+        if self.method == "ngram" and not self.draft_slots:
+            return 0
+        # It has a query for the last sampled token, beside one for each draft.
+        return self.num_speculative_tokens + (self.method == "dflash" and self.num_speculative_tokens > 0)
 
     @property
     def prefill_lookahead(self) -> int:

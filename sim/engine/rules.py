@@ -12,7 +12,8 @@ from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Any
 
-from sim.cache.lookup import Hit, Lookup, intersection
+from sim.cache.joint import LOOKUPS
+from sim.cache.lookup import Hit, Lookup
 from sim.cache.retire import Retire, stops_at_null_gap, walks_gaps
 from sim.cache.tier import WINDOWS, Window
 from sim.engine.boundaries import BOUNDARIES, Boundaries
@@ -151,8 +152,8 @@ RULES: dict[str, dict[str, object]] = {
         "min-over-groups": grid_min_over_groups,
     },
     "seed": {"state-block": seed_state_block},
-    "lookup": {"intersection": intersection},
-    "drafter_guard": GUARDS,
+    "lookup": dict(LOOKUPS),
+    "drafter_guard": dict(GUARDS),
     "boundaries": BOUNDARIES,
     "checkpoint": CHECKPOINTS,
     "junction": {"block-floored": Flag(False), "exact": Flag(True)},

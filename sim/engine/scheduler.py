@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from sim.cache.lookup import Hit
 from sim.cache.manager import KVCache
+from sim.cache.pool import NULL
 from sim.engine.options import Options
 from sim.engine.presets import table
 from sim.engine.quiet import Quiet
@@ -350,7 +351,8 @@ class Scheduler:
                 key = request.id if connector else self.cache.key_of(request, group, start)
                 self.observer.load(request.id, group, key, request.pages[group][column], start)
             elif hit.tokens:
-                slot = hit.blocks[group][-1]
+                blocks = hit.blocks[group]
+                slot = blocks[column] if column < len(blocks) else NULL
                 self.observer.restore(request.id, group, slot, column, start, hit.group_hits)
         request.started = True
         request.computed = start

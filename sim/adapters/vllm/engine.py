@@ -225,10 +225,12 @@ class LiveScheduler:
             self.observer.load(name, group, name, slot, hit + external)
         if external or not hit:
             return
+        sizes = [group.block_size for group in self.options.groups]
+        hits = [min(hit, last[1] * size) if last else 0 for last, size in zip(slots, sizes, strict=True)]
         for group in self.options.recurrent:
-            column = (hit - 1) // self.options.groups[group].block_size
+            column = (hit - 1) // sizes[group]
             slot = slots[group][0] if slots[group] else 0
-            self.observer.restore(name, group, slot, column, hit, [hit if blocks else 0 for blocks in slots])
+            self.observer.restore(name, group, slot, column, hit, hits)
 
     def _on_allocate(self, name: str, group: int, column: int, slots: Sequence[int]) -> None:
         if any(slots):
