@@ -58,7 +58,8 @@ class KVCache:
             where = (i, group.block_size, self.pool, self.geometry)
             if group.aligned:
                 scratch = rules.checkpoint.claims_scratch
-                self.managers.append(RecurrentCache(*where, claim, spare, rules.retire, rules.started.on, scratch))
+                retire, eager, tails = rules.retire, rules.started.on, rules.partial_hit
+                self.managers.append(RecurrentCache(*where, claim, spare, retire, eager, scratch, tails))
             elif group.recurrent:
                 self.managers.append(AllModeCache(*where, claim, spare, rules.retire))
             else:
@@ -326,11 +327,16 @@ class KVCache:
         self, request: Request, manager: RecurrentCache, table: Table, hashes: list[bytes], tokens: int
     ) -> None:
         boundaries = self.rules.boundaries
+        if table.unpublished:
+            manager.publish_end(request.id, table, hashes, table.unpublished)
+            table.unpublished = 0
         if tokens <= 0 or tokens % self.unit or (tokens % manager.block_size == 0 and not boundaries.tail_drops):
             return
         tail = boundaries.tail(request.num_prompt, self.unit, self.drop, self.ahead)
         shared = self.exact_junctions and tokens == request.junction and request.computed < tokens <= request.num_prompt
-        if tokens == tail or shared:
+        if self.rules.partial_hit.late and tokens == tail:
+            table.unpublished = tokens
+        elif tokens == tail or shared:
             manager.publish_end(request.id, table, hashes, tokens, self.rules.publish.once)
 
     def _retained(self, end: int, block: int, interval: int | None) -> bool:
@@ -372,7 +378,7 @@ class KVCache:
         end = self.max_model_len
         for manager in self.managers:
             table, size = request.tables[manager.group], manager.block_size
-            if table.partial is not None or isinstance(manager, AllModeCache):
+            if table.partial is not None or table.unpublished or isinstance(manager, AllModeCache):
                 return 0
             if self.enabled:
                 end = min(end, self._next_publication(manager.group, size, (table.cached + 1) * size))
@@ -422,4 +428,4 @@ class KVCache:
         self.pool.free([block for copy in copies for block in (copy.source, copy.target)])
         for manager in self.managers:
             manager.copies.clear()
-        return copies
+        return copies if self.rules.partial_hit.ordered else copies[::-1]

@@ -28,9 +28,13 @@ class Boundaries:
     reusable: Reusable
     tail_drops: bool
     """Whether the partial tail follows the drop and leaves a token too (0.32+), or is the last hash boundary."""
+    stops_at_tail: bool = True
+    """Whether the split stops at the partial tail at all."""
 
     def tail(self, prompt: int, unit: int, drop: bool, lookahead: int) -> int:
         """The prompt's end for hits finer than a block."""
+        if not self.stops_at_tail:
+            return 0
         return self.reusable(prompt, unit, drop, lookahead) if self.tail_drops else prompt // unit * unit
 
     def attention_tail(self, prompt: int, unit: int, drops: bool, hashed: int) -> int:
@@ -50,5 +54,6 @@ class Boundaries:
 
 BOUNDARIES: dict[str, object] = {
     "floor": Boundaries(floor, tail_drops=False),
+    "whole-blocks": Boundaries(floor, tail_drops=False, stops_at_tail=False),
     "leaves-tokens": Boundaries(leaves_tokens, tail_drops=True),
 }

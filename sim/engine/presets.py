@@ -11,6 +11,7 @@ VLLM_0_26_0: dict[str, str] = {
     "seed": "state-block",
     "lookup": "intersection",
     "drafter_guard": "drop",
+    "partial_hit": "copied",
     "boundaries": "floor",
     "checkpoint": "none",
     "junction": "block-floored",

@@ -14,6 +14,7 @@ from typing import Any
 
 from sim.cache.joint import LOOKUPS
 from sim.cache.lookup import Hit, Lookup
+from sim.cache.partial import PARTIAL_HITS, PartialHit
 from sim.cache.retire import Retire, stops_at_null_gap, walks_gaps
 from sim.cache.tier import WINDOWS, Window
 from sim.engine.boundaries import BOUNDARIES, Boundaries
@@ -112,6 +113,8 @@ class Rules:
     """What the groups agree on."""
     drafter_guard: Guard
     """What a look-ahead drafter gives up of a hit."""
+    partial_hit: PartialHit
+    """What of a block that is published inside when its request, or another, writes on."""
     boundaries: Boundaries
     """Where a prompt's reusable ends lie."""
     checkpoint: Checkpoint
@@ -154,6 +157,7 @@ RULES: dict[str, dict[str, object]] = {
     "seed": {"state-block": seed_state_block},
     "lookup": dict(LOOKUPS),
     "drafter_guard": dict(GUARDS),
+    "partial_hit": PARTIAL_HITS,
     "boundaries": BOUNDARIES,
     "checkpoint": CHECKPOINTS,
     "junction": {"block-floored": Flag(False), "exact": Flag(True)},
