@@ -336,7 +336,7 @@ class KVCache:
         shared = self.exact_junctions and tokens == request.junction and request.computed < tokens <= request.num_prompt
         if self.rules.partial_hit.late and tokens == tail:
             table.unpublished = tokens
-        elif tokens == tail or shared:
+        elif tokens == tail or (shared and self.rules.junction.published):
             manager.publish_end(request.id, table, hashes, tokens, self.rules.publish.once)
 
     def _retained(self, end: int, block: int, interval: int | None) -> bool:

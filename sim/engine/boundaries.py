@@ -52,6 +52,22 @@ class Boundaries:
         return tuple(sorted({max(resend - block, 0), max(longer - block, 0)}))
 
 
+@dataclass(frozen=True, slots=True)
+class Junction:
+    """Where a chunk stops for a prefix that is known to be shared."""
+
+    on: bool
+    """Whether exactly there, with ``shared_prefix_checkpoint``; else rounded down to the grid."""
+    published: bool = True
+    """Whether the state there is published; else the split was in vain."""
+
+
+JUNCTIONS: dict[str, object] = {
+    "block-floored": Junction(False),
+    "exact": Junction(True),
+    "exact-unpublished": Junction(True, published=False),
+}
+
 BOUNDARIES: dict[str, object] = {
     "floor": Boundaries(floor, tail_drops=False),
     "whole-blocks": Boundaries(floor, tail_drops=False, stops_at_tail=False),

@@ -17,7 +17,7 @@ from sim.cache.lookup import Hit, Lookup
 from sim.cache.partial import PARTIAL_HITS, PartialHit
 from sim.cache.retire import Retire, stops_at_null_gap, walks_gaps
 from sim.cache.tier import WINDOWS, Window
-from sim.engine.boundaries import BOUNDARIES, Boundaries
+from sim.engine.boundaries import BOUNDARIES, JUNCTIONS, Boundaries, Junction
 from sim.engine.checkpoint import CHECKPOINTS, Checkpoint
 from sim.engine.guard import GUARDS, Guard
 from sim.engine.options import Options
@@ -119,7 +119,7 @@ class Rules:
     """Where a prompt's reusable ends lie."""
     checkpoint: Checkpoint
     """Which states a chunk exports on its way, where blocks are reserved for them."""
-    junction: Flag
+    junction: Junction
     """Where a chunk stops for a shared prefix; on: exactly there, if ``shared_prefix_checkpoint``."""
     retention: Flag
     """Which states stay published; on: those that ``prefix_cache_retention_interval`` keeps."""
@@ -160,7 +160,7 @@ RULES: dict[str, dict[str, object]] = {
     "partial_hit": PARTIAL_HITS,
     "boundaries": BOUNDARIES,
     "checkpoint": CHECKPOINTS,
-    "junction": {"block-floored": Flag(False), "exact": Flag(True)},
+    "junction": JUNCTIONS,
     "retention": {"dense": Flag(False), "interval": Flag(True)},
     "publish": {
         "at-schedule": Publish(),
