@@ -51,7 +51,7 @@ class SpeculativeModel(Strict):
     """Speculative decoding."""
 
     method: Literal[METHODS] = "ngram"  # type: ignore[valid-type]
-    """`mtp`, `eagle` and `eagle3` look one token ahead, so that a hit gives something up."""
+    """All but `ngram` make a hit give something up: they look one token ahead (`dflash` and `dspark`: to vLLM 0.32)."""
     num_speculative_tokens: Drafts = 0
     """K: draft tokens of a proposal; 0 turns it off."""
     accepted_drafts: Annotated[list[Drafts], Field(min_length=1)] | None = None

@@ -680,7 +680,11 @@ class Ears:
         hit = said.get("num_new_computed_tokens") or 0
         blocks = said.get("new_computed_blocks")
         # The last block of each group, and how many there are.
-        slots = [[group[-1].block_id, len(group)] if group else [] for group in blocks.blocks] if hit and blocks is not None else []
+        slots = (
+            [[group[-1].block_id, len(group)] if group else [] for group in blocks.blocks]
+            if hit and blocks is not None
+            else []
+        )
         resumed = request.num_preemptions > 0
         external = said.get("num_external_computed_tokens") or 0
         junction = getattr(request, "shared_prefix_boundary", 0)

@@ -13,16 +13,12 @@ from sim.cache.lookup import Family, Found, Geometry, margin, state_hit
 from sim.cache.pool import NULL, BlockPool
 
 
-def gains(
-    pool: BlockPool, geo: Geometry, family: Family, hashes: Sequence[bytes], candidate: int, known: int
-) -> Found:
+def gains(pool: BlockPool, geo: Geometry, family: Family, hashes: Sequence[bytes], candidate: int, known: int) -> Found:
     """It looks a drop further, as attention does, and then drops nothing: the hit grows (vLLM issue 45614)."""
     return state_hit(pool, geo, family, hashes, min(candidate + margin(geo, family), known))
 
 
-def pops(
-    pool: BlockPool, geo: Geometry, family: Family, hashes: Sequence[bytes], candidate: int, known: int
-) -> Found:
+def pops(pool: BlockPool, geo: Geometry, family: Family, hashes: Sequence[bytes], candidate: int, known: int) -> Found:
     """It looks a drop further and takes its last block off, which is the only one: nothing is left (PR 48375)."""
     return [[] for _ in family.groups], 0
 

@@ -70,6 +70,6 @@ JUNCTIONS: dict[str, object] = {
 
 BOUNDARIES: dict[str, object] = {
     "floor": Boundaries(floor, tail_drops=False),
-    "whole-blocks": Boundaries(floor, tail_drops=False, stops_at_tail=False),
     "leaves-tokens": Boundaries(leaves_tokens, tail_drops=True),
+    "whole-blocks": Boundaries(floor, tail_drops=False, stops_at_tail=False),
 }

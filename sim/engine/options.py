@@ -10,7 +10,7 @@ from sim.events import Group
 INFILL_METHODS = ("dflash", "dspark")
 """Drafters that fill in all drafts at once, from the states of the tokens before them alone."""
 LOOK_AHEAD_METHODS = ("mtp", "eagle", "eagle3", *INFILL_METHODS)
-"""Drafters for which a hit gives something up (the drop): those that look one token ahead, and (to 0.32) who fills in."""
+"""Drafters for which a hit gives something up (the drop): they look one token ahead; to 0.32 those that fill in too."""
 METHODS = (*LOOK_AHEAD_METHODS, "ngram")
 
 
