@@ -1,7 +1,7 @@
 """What happens to a block that is published inside (a partial tail) when its owner, or a follower, writes on.
 
-Such a hash says state@24 of a block of 32, so that nobody may write on in that block: the owner, whose table only grows,
-stays on it and the claim moves to a copy; a follower gets a copy of its own. The copies come before anything else of the
+Such a hash says state@24 of a block of 32, so that nobody may write on in it: the owner, whose table only grows,
+stays on it and the claim moves to a copy; a follower gets a copy of its own. The copies come before all else of the
 step, in the order in which they were asked for.
 """
 
