@@ -21,6 +21,12 @@ def leaves_tokens(tokens: int, unit: int, drop: bool, lookahead: int) -> int:
     return max(last - unit, 0) if drop else max(last, 0)
 
 
+def below_the_last_token(tokens: int, unit: int, drop: bool, lookahead: int) -> int:
+    """The last multiple that a lookup capped at the last token but one can reach, drop or not (PR 52244)."""
+    last = (tokens - 1) // unit * unit
+    return max(last - unit, 0) if drop else last
+
+
 @dataclass(frozen=True, slots=True)
 class Boundaries:
     """The reusable ends of a prompt."""
@@ -71,5 +77,6 @@ JUNCTIONS: dict[str, object] = {
 BOUNDARIES: dict[str, object] = {
     "floor": Boundaries(floor, tail_drops=False),
     "leaves-tokens": Boundaries(leaves_tokens, tail_drops=True),
+    "below-the-last-token": Boundaries(below_the_last_token, tail_drops=True),
     "whole-blocks": Boundaries(floor, tail_drops=False, stops_at_tail=False),
 }
