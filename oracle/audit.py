@@ -453,7 +453,7 @@ class Auditor(Observer):
         if group != self.recurrent[0]:
             return
         for other, hit in enumerate(group_hits):
-            if hit < offset and not self.groups[other].recurrent:
+            if hit < offset and not self.groups[other].recurrent and self.groups[other].prefix_cacheable:
                 name = self.groups[other].name
                 message = f"{request} was given a hit of {offset} tokens, and {name} has {hit} of them"
                 self._shape("I5", "poison", request, offset, hit, message, name)

@@ -61,8 +61,8 @@ def _lacks(model: Engine) -> Iterator[Complaint]:
 
     if model.preset in PRESETS and set(model.rules) <= set(RULES):
         yield from lacks(model.options(), table(model.preset, model.rules))
-    interval, blocks = model.prefix_cache_retention_interval, [g.block_size for g in model.groups]
-    if interval and interval % lcm(*blocks):
+    interval, blocks = model.prefix_cache_retention_interval, [g.block_size for g in model.groups if g.prefix_cacheable]
+    if interval and blocks and interval % lcm(*blocks):
         yield (
             ("prefix_cache_retention_interval",),
             f"found {interval}, allowed 0 or a multiple of the scheduler block {lcm(*blocks)}",
@@ -75,14 +75,31 @@ def _groups(model: Engine) -> Iterator[Complaint]:
         if group.name in seen:
             yield ("groups", i, "name"), f"found {group.name!r} again, allowed a name other than that of a group before"
         seen.setdefault(group.name, i)
-    unit = model.prefix_match_unit or gcd(*(g.block_size for g in model.groups))
+    cacheable = [g.block_size for g in model.groups if g.prefix_cacheable]
+    if not cacheable:
+        yield ("groups",), "found no group with prefix_cacheable, allowed at least one"
+    unit = model.prefix_match_unit or gcd(*cacheable)
     for i, group in enumerate(model.groups):
-        if group.block_size % unit:
+        yield from _kind_of(i, model)
+        if group.prefix_cacheable and group.block_size % unit:
             yield (
                 ("groups", i, "block_size"),
                 f"found {group.block_size} in group {group.name!r}, allowed a multiple of the hash unit {unit} "
                 "(prefix_match_unit)",
             )
+
+
+def _kind_of(i: int, model: Engine) -> Iterator[Complaint]:
+    """What a recurrent group, or an engine with an offload tier, cannot have."""
+    group = model.groups[i]
+    for key, found, plain in (
+        ("sliding_window", group.sliding_window, 0),
+        ("prefix_cacheable", group.prefix_cacheable, True),
+    ):
+        if found != plain and group.kind == "recurrent":
+            yield ("groups", i, key), f"found {found} in a recurrent group, allowed {plain}".replace("True", "true")
+        elif found != plain and model.offload.blocks:
+            yield ("groups", i, key), f"found {found}, allowed {plain} with engine.offload".replace("True", "true")
 
 
 def names(model: Engine) -> Iterator[Complaint]:

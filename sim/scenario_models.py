@@ -45,6 +45,22 @@ class GroupModel(Strict):
     """Whether a look-ahead drafter's drop applies to it."""
     mamba_cache_mode: Literal["align", "all"] = "align"
     """Which states a chunk leaves: that at its end, or (up to vLLM 0.29) those at every boundary too."""
+    sliding_window: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] = 0
+    """Tokens that attention reaches back to; 0: all of them."""
+    prefix_cacheable: bool = True
+    """Whether the group takes part in prefix caching; false: its blocks are a request's own scratch."""
+
+    def group(self) -> Group:
+        """As the engine takes it."""
+        return Group(
+            self.name,
+            self.kind,
+            self.block_size,
+            self.eagle,
+            self.mamba_cache_mode,
+            self.sliding_window,
+            self.prefix_cacheable,
+        )
 
 
 class SpeculativeModel(Strict):
@@ -146,7 +162,7 @@ class Engine(Strict):
         """As the engine takes them."""
         drafts = self.speculative.accepted_drafts
         return Options(
-            groups=tuple(Group(g.name, g.kind, g.block_size, g.eagle, g.mamba_cache_mode) for g in self.groups),
+            groups=tuple(g.group() for g in self.groups),
             preset=self.preset,
             rules=dict(self.rules),
             num_blocks=self.num_blocks,

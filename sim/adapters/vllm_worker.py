@@ -467,11 +467,13 @@ class Configuration:
 
     def _spec(self, group):
         import torch
-        from vllm.v1.kv_cache_interface import FullAttentionSpec, MambaSpec
+        from vllm.v1.kv_cache_interface import FullAttentionSpec, MambaSpec, SlidingWindowSpec
 
         if not group["recurrent"]:
+            window = {"sliding_window": group["sliding_window"]} if group.get("sliding_window") else {}
+            kind = SlidingWindowSpec if window else FullAttentionSpec
             return call(
-                FullAttentionSpec, block_size=group["block_size"], num_kv_heads=1, head_size=64, dtype=torch.float16
+                kind, block_size=group["block_size"], num_kv_heads=1, head_size=64, dtype=torch.float16, **window
             )
         return call(
             MambaSpec,

@@ -20,6 +20,13 @@ class Family:
     groups: tuple[int, ...]
     drops: bool
     """Whether a look-ahead drafter makes it give up the last block (or hash unit) of a hit."""
+    window: int = 0
+    """Tokens that its layers attend to; 0: all before."""
+
+    @property
+    def dense(self) -> bool:
+        """Whether a hit of it covers all that is shorter."""
+        return not self.recurrent and not self.window
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +46,7 @@ class Geometry:
 
     @property
     def attention_first(self) -> bool:
-        return not self.families[0].recurrent
+        return self.families[0].dense
 
 
 class Hit(NamedTuple):
@@ -78,14 +85,15 @@ def geometry(
     """The families of the options' groups; ``drops``: whether a look-ahead drafter gives something up, ``scope``:
     of which groups."""
     eagle = set(flagged_or_all(options.groups) if scope is None else scope)
-    members: dict[tuple[bool, int], list[int]] = {}
+    members: dict[tuple[bool, int, int], list[int]] = {}
     for i, group in enumerate(options.groups):
-        members.setdefault((group.recurrent, group.block_size), []).append(i)
+        if group.prefix_cacheable:
+            members.setdefault((group.recurrent, group.block_size, group.sliding_window), []).append(i)
     families = [
-        Family(recurrent, size, tuple(groups), drops and not eagle.isdisjoint(groups))
-        for (recurrent, size), groups in members.items()
+        Family(recurrent, size, tuple(groups), drops and not eagle.isdisjoint(groups), window)
+        for (recurrent, size, window), groups in members.items()
     ]
-    families.sort(key=lambda f: f.recurrent)
+    families.sort(key=lambda f: not f.dense)
     fine = options.fine_hits
     return Geometry(
         tuple(families),
@@ -117,7 +125,7 @@ def intersection(
                 continue
             drop = family.drops and i not in dropped
             found, new = family_hit(pool, geo, family, hashes, current, limit, known, drop)
-            dense_done[i] = not family.recurrent
+            dense_done[i] = family.dense
             if drop:
                 dropped.add(i)
             elif new < current:
@@ -133,7 +141,7 @@ def intersection(
             break
     group_hits = list(lengths)
     for family in geo.families:
-        if not family.recurrent:
+        if family.dense:
             for group in family.groups:
                 del blocks[group][-(-length // family.block_size) :]
     return Hit(length, blocks, longest if longest > length else 0, group_hits)
@@ -156,12 +164,15 @@ def family_hit(
         return state_hit(pool, geo, family, hashes, min(candidate, known))
     reach = candidate + margin(geo, family) if drop else candidate
     reach = min(reach, known if geo.past_the_end and drop else limit, known)
+    if family.window:
+        return _window_hit(pool, geo, family, hashes, reach, drop)
     return _dense_hit(pool, geo, family, hashes, reach, drop)
 
 
 def margin(geo: Geometry, family: Family) -> int:
     """How far a family looks past the candidate, so that what it drops lands back on it."""
-    return geo.hash_unit if geo.fine and family.block_size > geo.hash_unit else family.block_size
+    fine = geo.fine and not family.window
+    return geo.hash_unit if fine and family.block_size > geo.hash_unit else family.block_size
 
 
 def _joint(pool: BlockPool, family: Family, key: bytes) -> list[int] | None:
@@ -201,6 +212,39 @@ def _dense_hit(
     for ids in found:
         del ids[-(-length // size) :]
     return found, length
+
+
+def window_blocks(window: int, block_size: int, drops: bool) -> int:
+    """Blocks in a row that a hit needs: those that the next token reaches back to, and one that is dropped."""
+    return -(-(window - 1) // block_size) + drops
+
+
+def _window_hit(
+    pool: BlockPool, geo: Geometry, family: Family, hashes: Sequence[bytes], limit: int, drop: bool
+) -> Found:
+    """The rightmost row of as many blocks as a window reaches back to, or what there is of one from the start."""
+    size, align = family.block_size, geo.alignment
+    scale = size // geo.hash_unit
+    wanted = window_blocks(family.window, size, drop)
+    columns = min(limit // size, len(hashes) // scale)
+    table: list[list[int] | None] = [None] * columns
+    row = end = 0
+    for i in range(columns - 1, -1, -1):
+        joint = _joint(pool, family, hashes[(i + 1) * scale - 1])
+        if joint is None or (row == 0 and (i + 1 - drop) * size % align):
+            row = row if joint is not None else 0
+            continue
+        table[i], row = joint, row + 1
+        if row >= wanted:
+            end = i + row
+            break
+    else:
+        end = row
+    if end and drop:
+        end -= 1
+    end -= end * size % align // size
+    nulls = [NULL] * len(family.groups)
+    return [[ids[g] for ids in (b or nulls for b in table[:end])] for g in range(len(family.groups))], end * size
 
 
 def state_hit(pool: BlockPool, geo: Geometry, family: Family, hashes: Sequence[bytes], limit: int) -> Found:

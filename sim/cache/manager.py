@@ -9,6 +9,7 @@ from sim.cache.groups import AllModeCache, AttentionCache, CopyOnWrite, Full, On
 from sim.cache.lookup import Hit, geometry
 from sim.cache.pool import NULL, BlockPool, OnUnclaim
 from sim.cache.tier import Key, Shelf, Tier, reach
+from sim.cache.window import ScratchCache, WindowCache
 from sim.engine.checkpoint import Query
 from sim.engine.options import Options
 
@@ -43,7 +44,8 @@ class KVCache:
         """Tokens before a chunk's end that the drafter may write again (multi-module MTP)."""
         self.max_model_len = options.max_model_len
         self.scheduler_block = options.scheduler_block_size
-        self.drops = {g: f.drops for f in self.geometry.families for g in f.groups}
+        self.drops = dict.fromkeys(range(self.num_groups), False)
+        self.drops.update((g, f.drops) for f in self.geometry.families for g in f.groups)
         self.exact_junctions = (
             options.shared_prefix_checkpoint
             and rules.junction.on
@@ -62,11 +64,18 @@ class KVCache:
                 self.managers.append(RecurrentCache(*where, claim, spare, retire, eager, scratch, tails))
             elif group.recurrent:
                 self.managers.append(AllModeCache(*where, claim, spare, rules.retire))
+            elif not group.prefix_cacheable:
+                self.managers.append(ScratchCache(*where, None))
+            elif group.sliding_window:
+                size, drops = group.block_size, self.drops[i]
+                kept = rules.window.keeps(size, self.scheduler_block // size, group.sliding_window, drops)
+                self.managers.append(WindowCache(*where, None, group.sliding_window, kept))
             else:
                 self.managers.append(AttentionCache(*where, None))
         self.aligned = [m for m in self.managers if isinstance(m, RecurrentCache)]
         self.states = [m for m in self.managers if isinstance(m, RecurrentCache | AllModeCache)]
         """Managers of recurrent groups, whatever their mode."""
+        self.windows = [m for m in self.managers if isinstance(m, WindowCache)]
         self.tier = Tier(options.offload.blocks) if options.offload.blocks else None
         self.published: list[Full] = []
         """Full blocks advertised in this step, where there is a tier to store them in."""
@@ -205,6 +214,8 @@ class KVCache:
             freed = states.retire(request.tables[states.group], start)
             if freed:
                 request.released(states.group, freed)
+        for window in self.windows:
+            window.retire(request.tables[window.group], start)
         if self._needed(request, None, start, slots, end, commit=True) > self.pool.num_free:
             return False
         self._extend(request, slots, end)
@@ -295,7 +306,7 @@ class KVCache:
                 manager.published_now.update(manager.publish(request.id, table, hashes, min(tokens, hashed)))
             else:
                 manager.publish(request.id, table, hashes, min(tokens, hashed))
-                if manager.scale > 1:
+                if manager.scale > 1 and manager not in self.windows:
                     tail = self.rules.boundaries.attention_tail(
                         request.num_prompt, self.unit, self.drops[manager.group], hashed // self.unit
                     )
@@ -378,7 +389,7 @@ class KVCache:
         end = self.max_model_len
         for manager in self.managers:
             table, size = request.tables[manager.group], manager.block_size
-            if table.partial is not None or table.unpublished or isinstance(manager, AllModeCache):
+            if table.partial is not None or table.unpublished or isinstance(manager, AllModeCache | WindowCache):
                 return 0
             if self.enabled:
                 end = min(end, self._next_publication(manager.group, size, (table.cached + 1) * size))

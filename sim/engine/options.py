@@ -121,14 +121,18 @@ class Options:
             return self.prefix_match_unit
         from math import gcd
 
-        return gcd(*(g.block_size for g in self.groups))
+        return gcd(*(g.block_size for g in self.groups if g.prefix_cacheable))
 
     @property
     def scheduler_block_size(self) -> int:
         """The granularity of hits when they are not finer than a block."""
-        return lcm(*(g.block_size for g in self.groups))
+        return lcm(*(g.block_size for g in self.groups if g.prefix_cacheable))
 
     @property
     def fine_hits(self) -> bool:
         """Whether hits end at a hash unit rather than at a scheduler block."""
-        return self.partial_hits and any(g.aligned and g.block_size > self.hash_unit for g in self.groups)
+        unit = self.hash_unit
+        wider = any(g.aligned and g.block_size > unit for g in self.groups)
+        # A window is looked up in whole blocks (vLLM 0.32; releases before it stop with an assertion).
+        coarse = any(g.sliding_window and g.prefix_cacheable and g.block_size != unit for g in self.groups)
+        return self.partial_hits and wider and not coarse

@@ -12,6 +12,7 @@ VLLM_0_26_0: dict[str, str] = {
     "lookup": "intersection",
     "drafter_guard": "drop",
     "partial_hit": "copied",
+    "window": "reachable",
     "boundaries": "floor",
     "checkpoint": "none",
     "junction": "block-floored",

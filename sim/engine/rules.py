@@ -17,6 +17,7 @@ from sim.cache.lookup import Hit, Lookup
 from sim.cache.partial import PARTIAL_HITS, PartialHit
 from sim.cache.retire import Retire, stops_at_null_gap, walks_gaps
 from sim.cache.tier import WINDOWS, Window
+from sim.cache.window import MASKS, Mask
 from sim.engine.boundaries import BOUNDARIES, JUNCTIONS, Boundaries, Junction
 from sim.engine.checkpoint import CHECKPOINTS, Checkpoint
 from sim.engine.guard import GUARDS, Guard
@@ -115,6 +116,8 @@ class Rules:
     """What a look-ahead drafter gives up of a hit."""
     partial_hit: PartialHit
     """What of a block that is published inside when its request, or another, writes on."""
+    window: Mask
+    """Which blocks of a sliding window are published."""
     boundaries: Boundaries
     """Where a prompt's reusable ends lie."""
     checkpoint: Checkpoint
@@ -158,6 +161,7 @@ RULES: dict[str, dict[str, object]] = {
     "lookup": dict(LOOKUPS),
     "drafter_guard": dict(GUARDS),
     "partial_hit": PARTIAL_HITS,
+    "window": MASKS,
     "boundaries": BOUNDARIES,
     "checkpoint": CHECKPOINTS,
     "junction": JUNCTIONS,

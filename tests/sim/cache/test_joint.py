@@ -19,7 +19,10 @@ OFFSETS = st.sets(st.sampled_from(range(16, LENGTH + 1, 16)))
 
 def cache(dense: int, *states: set[int]) -> tuple[BlockPool, Geometry]:
     """Attention has ``dense`` tokens; the recurrent groups, of 16 and 32, these states."""
-    groups = (Group("attention", "full-attention", 8), *(Group(f"g{i}", "recurrent", 16 * (i + 1)) for i in range(len(states))))
+    groups = (
+        Group("attention", "full-attention", 8),
+        *(Group(f"g{i}", "recurrent", 16 * (i + 1)) for i in range(len(states))),
+    )
     pool = BlockPool(200, len(groups))
     hashes = TOKENS.block_hashes(8)
     published = [
