@@ -239,7 +239,8 @@ def _window_hit(
             end = i + row
             break
     else:
-        end = row
+        # Cut to the alignment before the drop, and again after it: such a hit loses a scheduler block more.
+        end = row - row * size % align // size
     if end and drop:
         end -= 1
     end -= end * size % align // size

@@ -44,7 +44,8 @@ def test_a_window_is_hit_where_a_row_of_its_blocks_ends(
     for end in range(0, limit + 1, 12):
         columns = end // 4 + drop
         row = range(max(columns - wanted, 0), columns)
-        if columns * 4 <= min(limit, end // 12 * 12 + 4) and all((c + 1) * 4 in published for c in row):
+        # A row that reaches the start and is too short is cut to a multiple of 12 before the drop, and after it.
+        if columns * 4 <= limit and all((c + 1) * 4 in published for c in row) and (len(row) == wanted or not drop):
             longest = end
     # The candidate is attention's; where the window lowers it, one look suffices, for attention has all below.
     assert hit.tokens == longest
