@@ -90,16 +90,20 @@ def _groups(model: Engine) -> Iterator[Complaint]:
 
 
 def _kind_of(i: int, model: Engine) -> Iterator[Complaint]:
-    """What a recurrent group, or an engine with an offload tier, cannot have."""
+    """What a recurrent group, an engine with an offload tier, or one with retention intervals cannot have."""
     group = model.groups[i]
-    for key, found, plain in (
-        ("sliding_window", group.sliding_window, 0),
-        ("prefix_cacheable", group.prefix_cacheable, True),
-    ):
-        if found != plain and group.kind == "recurrent":
-            yield ("groups", i, key), f"found {found} in a recurrent group, allowed {plain}".replace("True", "true")
-        elif found != plain and model.offload.blocks:
-            yield ("groups", i, key), f"found {found}, allowed {plain} with engine.offload".replace("True", "true")
+    odd = []
+    if group.sliding_window:
+        odd.append(("sliding_window", str(group.sliding_window), "0"))
+    if not group.prefix_cacheable:
+        odd.append(("prefix_cacheable", "false", "true"))
+    for key, found, plain in odd:
+        if group.kind == "recurrent":
+            yield ("groups", i, key), f"found {found} in a recurrent group, allowed {plain}"
+        elif model.offload.blocks:
+            yield ("groups", i, key), f"found {found}, allowed {plain} with engine.offload"
+        elif key == "sliding_window" and model.prefix_cache_retention_interval is not None:
+            yield ("groups", i, key), f"found {found}, allowed {plain} with prefix_cache_retention_interval"
 
 
 def names(model: Engine) -> Iterator[Complaint]:

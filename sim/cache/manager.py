@@ -69,7 +69,8 @@ class KVCache:
             elif group.sliding_window:
                 size, drops = group.block_size, self.drops[i]
                 kept = rules.window.keeps(size, self.scheduler_block // size, group.sliding_window, drops)
-                self.managers.append(WindowCache(*where, None, group.sliding_window, kept))
+                reach = min(group.sliding_window - 1 + options.max_num_batched_tokens, options.max_model_len)
+                self.managers.append(WindowCache(*where, None, group.sliding_window, kept, reach))
             else:
                 self.managers.append(AttentionCache(*where, None))
         self.aligned = [m for m in self.managers if isinstance(m, RecurrentCache)]
@@ -238,6 +239,8 @@ class KVCache:
                     checkpoint = self._checkpoint(request, manager, table, start, end)
                     if commit:
                         table.checkpoint = checkpoint
+            if isinstance(manager, WindowCache) and not commit:
+                tokens = min(tokens, manager.most)
             hit_tokens = hit.tokens if hit is not None else 0
             needed += manager.needed(table, blocks, hit_tokens, tokens, checkpoint is not None)
         return needed

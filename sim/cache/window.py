@@ -47,9 +47,12 @@ class WindowCache(AttentionCache):
         claim: OnClaim | None,
         window: int,
         kept: Callable[[int], bool] | None,
+        reach: int,
     ) -> None:
         super().__init__(group, block_size, pool, geo, claim)
         self.window = window
+        self.most = (-(-reach // block_size) + 1) * block_size
+        """Tokens of the blocks that a request holds at most: a window and a step."""
         self.kept = kept
 
     def publish(

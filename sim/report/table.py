@@ -91,7 +91,12 @@ def _pinned(options: Options) -> Iterator[str]:
     for i in options.recurrent:
         yield f"{2 + options.speculative.num_speculative_tokens} blocks of {options.groups[i].name}"
     for i in options.attention:
-        yield f"1 per {options.groups[i].block_size} tokens of {options.groups[i].name}"
+        group = options.groups[i]
+        if group.sliding_window:
+            most = -(-(group.sliding_window - 1 + options.max_num_batched_tokens) // group.block_size) + 1
+            yield f"up to {most} blocks of {group.name}"
+        else:
+            yield f"1 per {group.block_size} tokens of {group.name}"
 
 
 def print_result(result: Result, console: Console, verbose: bool = False) -> None:
