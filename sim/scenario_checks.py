@@ -61,12 +61,16 @@ def _lacks(model: Engine) -> Iterator[Complaint]:
 
     if model.preset in PRESETS and set(model.rules) <= set(RULES):
         yield from lacks(model.options(), table(model.preset, model.rules))
-    interval, blocks = model.prefix_cache_retention_interval, [g.block_size for g in model.groups if g.prefix_cacheable]
+    interval, blocks = model.prefix_cache_retention_interval, _spans(model)
     if interval and blocks and interval % lcm(*blocks):
         yield (
             ("prefix_cache_retention_interval",),
             f"found {interval}, allowed 0 or a multiple of the scheduler block {lcm(*blocks)}",
         )
+
+
+def _spans(model: Engine) -> list[int]:
+    return [g.span(model.decode_context_parallel_size) for g in model.groups if g.prefix_cacheable]
 
 
 def _groups(model: Engine) -> Iterator[Complaint]:
@@ -75,16 +79,16 @@ def _groups(model: Engine) -> Iterator[Complaint]:
         if group.name in seen:
             yield ("groups", i, "name"), f"found {group.name!r} again, allowed a name other than that of a group before"
         seen.setdefault(group.name, i)
-    cacheable = [g.block_size for g in model.groups if g.prefix_cacheable]
+    ranks, cacheable = model.decode_context_parallel_size, _spans(model)
     if not cacheable:
         yield ("groups",), "found no group with prefix_cacheable, allowed at least one"
     unit = model.prefix_match_unit or gcd(*cacheable)
     for i, group in enumerate(model.groups):
         yield from _kind_of(i, model)
-        if group.prefix_cacheable and group.block_size % unit:
+        if group.prefix_cacheable and group.span(ranks) % unit:
             yield (
                 ("groups", i, "block_size"),
-                f"found {group.block_size} in group {group.name!r}, allowed a multiple of the hash unit {unit} "
+                f"found {group.span(ranks)} in group {group.name!r}, allowed a multiple of the hash unit {unit} "
                 "(prefix_match_unit)",
             )
 

@@ -50,12 +50,17 @@ class GroupModel(Strict):
     prefix_cacheable: bool = True
     """Whether the group takes part in prefix caching; false: its blocks are a request's own scratch."""
 
-    def group(self) -> Group:
+    def span(self, ranks: int) -> int:
+        """Tokens of a block: full attention spreads its blocks over the ranks."""
+        spread = self.kind == "full-attention" and self.prefix_cacheable and not self.sliding_window
+        return self.block_size * (ranks if spread else 1)
+
+    def group(self, ranks: int) -> Group:
         """As the engine takes it."""
         return Group(
             self.name,
             self.kind,
-            self.block_size,
+            self.span(ranks),
             self.eagle,
             self.mamba_cache_mode,
             self.sliding_window,
@@ -133,6 +138,8 @@ class Engine(Strict):
     """Whether finished blocks can be hit."""
     partial_hits: bool = _DEFAULT.partial_hits
     """Whether hits may be finer than a block, where the hash unit allows it."""
+    decode_context_parallel_size: Annotated[int, Field(ge=1, le=64)] = 1
+    """Ranks over which full attention is spread: its blocks hold so many times more tokens; states are on each."""
     prefix_match_unit: BlockSize | None = None
     """Tokens of a hash; the greatest common divisor of the block sizes by default."""
     cache_config_block_size: BlockSize | None = None
@@ -162,7 +169,7 @@ class Engine(Strict):
         """As the engine takes them."""
         drafts = self.speculative.accepted_drafts
         return Options(
-            groups=tuple(g.group() for g in self.groups),
+            groups=tuple(g.group(self.decode_context_parallel_size) for g in self.groups),
             preset=self.preset,
             rules=dict(self.rules),
             num_blocks=self.num_blocks,
@@ -172,6 +179,7 @@ class Engine(Strict):
             long_prefill_token_threshold=self.long_prefill_token_threshold,
             enable_prefix_caching=self.enable_prefix_caching,
             partial_hits=self.partial_hits,
+            decode_context_parallel_size=self.decode_context_parallel_size,
             prefix_match_unit=self.prefix_match_unit,
             cache_config_block_size=self.cache_config_block_size,
             watermark=float(self.watermark),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from sim.cache.fine import FINE_HITS
 from sim.cache.pool import NULL, BlockPool
 from sim.engine.options import Options
 from sim.events import Group
@@ -81,9 +82,10 @@ def geometry(
     past_the_end: bool = False,
     scope: Collection[int] | None = None,
     states: StateSearch | None = None,
+    fine: bool | None = None,
 ) -> Geometry:
     """The families of the options' groups; ``drops``: whether a look-ahead drafter gives something up, ``scope``:
-    of which groups."""
+    of which groups; ``fine``: whether hits are finer than a block (None: as in vLLM 0.29)."""
     eagle = set(flagged_or_all(options.groups) if scope is None else scope)
     members: dict[tuple[bool, int, int], list[int]] = {}
     for i, group in enumerate(options.groups):
@@ -94,7 +96,7 @@ def geometry(
         for (recurrent, size, window), groups in members.items()
     ]
     families.sort(key=lambda f: not f.dense)
-    fine = options.fine_hits
+    fine = FINE_HITS["cacheable-groups"].on(options) if fine is None else fine
     return Geometry(
         tuple(families),
         options.hash_unit,

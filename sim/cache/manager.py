@@ -31,7 +31,12 @@ class KVCache:
         self.ahead = guard.ahead(options)
         """Tokens behind a block that its hash covers."""
         self.geometry = geometry(
-            options, guard.lookup_drops(options), guard.past_the_end, guard.scope(options.groups), guard.states
+            options,
+            guard.lookup_drops(options),
+            guard.past_the_end,
+            guard.scope(options.groups),
+            guard.states,
+            rules.fine_hits.on(options),
         )
         self.unit = self.geometry.hash_unit
         self.pool = BlockPool(options.num_blocks, len(options.groups))

@@ -87,6 +87,8 @@ class Options:
     enable_prefix_caching: bool = True
     partial_hits: bool = True
     """Whether hits finer than a block are on, where the hash unit allows them."""
+    decode_context_parallel_size: int = 1
+    """Ranks over which full attention is spread; ``groups`` have the blocks of all of them together."""
     prefix_match_unit: int | None = None
     cache_config_block_size: int | None = None
     watermark: float = 0.0
@@ -127,12 +129,3 @@ class Options:
     def scheduler_block_size(self) -> int:
         """The granularity of hits when they are not finer than a block."""
         return lcm(*(g.block_size for g in self.groups if g.prefix_cacheable))
-
-    @property
-    def fine_hits(self) -> bool:
-        """Whether hits end at a hash unit rather than at a scheduler block."""
-        unit = self.hash_unit
-        wider = any(g.aligned and g.block_size > unit for g in self.groups)
-        # A window is looked up in whole blocks (vLLM 0.32; releases before it stop with an assertion).
-        coarse = any(g.sliding_window and g.prefix_cacheable and g.block_size != unit for g in self.groups)
-        return self.partial_hits and wider and not coarse

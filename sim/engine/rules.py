@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Any
 
+from sim.cache.fine import FINE_HITS, FineHits
 from sim.cache.joint import LOOKUPS
 from sim.cache.lookup import Hit, Lookup
 from sim.cache.partial import PARTIAL_HITS, PartialHit
@@ -114,6 +115,8 @@ class Rules:
     """What the groups agree on."""
     drafter_guard: Guard
     """What a look-ahead drafter gives up of a hit."""
+    fine_hits: FineHits
+    """Which configurations have hits finer than a block."""
     partial_hit: PartialHit
     """What of a block that is published inside when its request, or another, writes on."""
     window: Mask
@@ -160,6 +163,7 @@ RULES: dict[str, dict[str, object]] = {
     "seed": {"state-block": seed_state_block},
     "lookup": dict(LOOKUPS),
     "drafter_guard": dict(GUARDS),
+    "fine_hits": dict(FINE_HITS),
     "partial_hit": PARTIAL_HITS,
     "window": MASKS,
     "boundaries": BOUNDARIES,

@@ -62,7 +62,7 @@ class Scheduler:
             rule = table(options.preset, options.rules)["grid"]
             raise PolicyError(f"rule grid={rule} gave {self.grid}, allowed is a block size of 1 or more")
         self.splits = options.enable_prefix_caching and any(g.aligned for g in options.groups)
-        self.hash_unit = options.hash_unit if options.fine_hits and options.enable_prefix_caching else 0
+        self.hash_unit = options.hash_unit if rules.fine_hits.on(options) and options.enable_prefix_caching else 0
         self.cache = KVCache(options, rules, observer.claim, observer.unclaim)
         self.worker = Worker(
             options.groups,

@@ -70,12 +70,13 @@ def shortest_cacheable(options: Options) -> int:
     then knows a junction, at which the second one stopped.
     """
     rules = _rules(options)
-    unit = options.hash_unit if options.fine_hits else options.scheduler_block_size
+    fine = rules.fine_hits.on(options)
+    unit = options.hash_unit if fine else options.scheduler_block_size
     if not rules.drafter_guard.lookup_drops(options):
         return unit + 1
     if rules.boundaries.tail_drops:
         return 2 * unit
-    block = max(options.groups[i].block_size for i in options.recurrent) if options.fine_hits else unit
+    block = max(options.groups[i].block_size for i in options.recurrent) if fine else unit
     dropped = max((options.groups[i].block_size for i in options.attention), default=0)
     return max(2 * block, block + dropped + 1)
 

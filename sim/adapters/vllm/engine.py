@@ -67,6 +67,8 @@ class LiveScheduler:
             raise RefusedError(f"{child.name} cannot run this: engine.offload is the reference engine's alone")
         if not all(group.prefix_cacheable for group in options.groups):
             raise RefusedError(f"{child.name} cannot run this: prefix_cacheable: false is the reference engine's alone")
+        if options.decode_context_parallel_size > 1:
+            raise RefusedError(f"{child.name} cannot run this: decode_context_parallel_size is one rank there")
         self.about = child.ask({"do": "init", "config": wire(options, features)})
         self.warnings: list[str] = self.about["warnings"]
         self._free: int = self.about["free"]

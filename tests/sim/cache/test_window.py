@@ -106,4 +106,4 @@ def test_f10_a_group_that_opts_out_changes_no_hit(length: int, cap: int) -> None
 def test_f10_a_window_turns_fine_hits_off_unless_it_opts_out(cacheable: bool, fine: bool) -> None:
     window = Group("window", "full-attention", 4, sliding_window=4, prefix_cacheable=cacheable)
     groups = (Group("attention", "full-attention", 4), Group("gdn", "recurrent", 8), window)
-    assert Options(groups, prefix_match_unit=2).fine_hits is fine
+    assert geometry(Options(groups, prefix_match_unit=2), False).fine is fine
