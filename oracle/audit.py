@@ -155,6 +155,7 @@ class Auditor(Observer):
 
     def restore(self, request: str, group: int, slot: int, column: int, offset: int, group_hits: Sequence[int]) -> None:
         self.requests[request].next = offset
+        self._check_agreement(request, group, slot, column, offset, group_hits)
         self.lineage.read(slot, request)
 
     def store(self, group: int, slot: int, key: str, offset: int) -> None:
@@ -471,6 +472,24 @@ class Auditor(Observer):
         if read >= 0:
             self.slots.blame(read, finding)
         return finding
+
+    def _check_agreement(
+        self, request: str, group: int, slot: int, column: int, offset: int, group_hits: Sequence[int]
+    ) -> None:
+        """I5 agreement: a hit is published in this recurrent group, and covered by every attention group."""
+        seen = self.requests[request]
+        truth = self.family.state_at(seen.tokens, offset)
+        if all(c.group != group or c.truth != truth for c in self.claims.get(slot, {}).values()):
+            name = self.groups[group].name
+            message = f"{request} was given a hit of {offset} tokens, and {name} has no state@{offset} (slot {slot})"
+            self._shape("I5", "poison", request, offset, group_hits[group], message, name, column)
+        if group != self.recurrent[0]:
+            return
+        for other, hit in enumerate(group_hits):
+            if hit < offset and not self.groups[other].recurrent and self.groups[other].prefix_cacheable:
+                name = self.groups[other].name
+                message = f"{request} was given a hit of {offset} tokens, and {name} has {hit} of them"
+                self._shape("I5", "poison", request, offset, hit, message, name)
 
     def _check_boundary(self, request: str, group: int, slot: int) -> None:
         """I12: a boundary that verification passed is held by its own column."""

@@ -43,6 +43,10 @@ class Group:
     """Whether a look-ahead drafter's drop applies to it."""
     mamba_cache_mode: str = "align"
     """``align``: a chunk leaves its end alone; ``all``: every boundary on its way too."""
+    sliding_window: int = 0
+    """Tokens that a layer attends to; 0: all before. Full attention only."""
+    prefix_cacheable: bool = True
+    """Whether it takes part in prefix caching, or its blocks are a request's own scratch."""
 
     @property
     def aligned(self) -> bool:

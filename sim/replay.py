@@ -25,8 +25,8 @@ from sim.digest import Digest
 from sim.engine import presets, rules
 from sim.engine.options import Options
 from sim.engine.scheduler import Scheduler
-from sim.errors import InputError, MissingError, PolicyError
 from sim.engine.seed import divisor
+from sim.errors import InputError, MissingError, PolicyError
 from sim.events import SCHEMA, Fanout, Finding, Group, Observer, tell
 from sim.events import Advance as AdvanceEvent
 from sim.events import Run as RunEvent

@@ -61,12 +61,16 @@ def _lacks(model: Engine) -> Iterator[Complaint]:
 
     if model.preset in PRESETS and set(model.rules) <= set(RULES):
         yield from lacks(model.options(), table(model.preset, model.rules))
-    interval, blocks = model.prefix_cache_retention_interval, [g.block_size for g in model.groups]
-    if interval and interval % lcm(*blocks):
+    interval, blocks = model.prefix_cache_retention_interval, _spans(model)
+    if interval and blocks and interval % lcm(*blocks):
         yield (
             ("prefix_cache_retention_interval",),
             f"found {interval}, allowed 0 or a multiple of the scheduler block {lcm(*blocks)}",
         )
+
+
+def _spans(model: Engine) -> list[int]:
+    return [g.span(model.decode_context_parallel_size) for g in model.groups if g.prefix_cacheable]
 
 
 def _groups(model: Engine) -> Iterator[Complaint]:
@@ -75,14 +79,35 @@ def _groups(model: Engine) -> Iterator[Complaint]:
         if group.name in seen:
             yield ("groups", i, "name"), f"found {group.name!r} again, allowed a name other than that of a group before"
         seen.setdefault(group.name, i)
-    unit = model.prefix_match_unit or gcd(*(g.block_size for g in model.groups))
+    ranks, cacheable = model.decode_context_parallel_size, _spans(model)
+    if not cacheable:
+        yield ("groups",), "found no group with prefix_cacheable, allowed at least one"
+    unit = model.prefix_match_unit or gcd(*cacheable)
     for i, group in enumerate(model.groups):
-        if group.block_size % unit:
+        yield from _kind_of(i, model)
+        if group.prefix_cacheable and group.span(ranks) % unit:
             yield (
                 ("groups", i, "block_size"),
-                f"found {group.block_size} in group {group.name!r}, allowed a multiple of the hash unit {unit} "
+                f"found {group.span(ranks)} in group {group.name!r}, allowed a multiple of the hash unit {unit} "
                 "(prefix_match_unit)",
             )
+
+
+def _kind_of(i: int, model: Engine) -> Iterator[Complaint]:
+    """What a recurrent group, an engine with an offload tier, or one with retention intervals cannot have."""
+    group = model.groups[i]
+    odd = []
+    if group.sliding_window:
+        odd.append(("sliding_window", str(group.sliding_window), "0"))
+    if not group.prefix_cacheable:
+        odd.append(("prefix_cacheable", "false", "true"))
+    for key, found, plain in odd:
+        if group.kind == "recurrent":
+            yield ("groups", i, key), f"found {found} in a recurrent group, allowed {plain}"
+        elif model.offload.blocks:
+            yield ("groups", i, key), f"found {found}, allowed {plain} with engine.offload"
+        elif key == "sliding_window" and model.prefix_cache_retention_interval is not None:
+            yield ("groups", i, key), f"found {found}, allowed {plain} with prefix_cache_retention_interval"
 
 
 def names(model: Engine) -> Iterator[Complaint]:

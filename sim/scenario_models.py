@@ -45,13 +45,34 @@ class GroupModel(Strict):
     """Whether a look-ahead drafter's drop applies to it."""
     mamba_cache_mode: Literal["align", "all"] = "align"
     """Which states a chunk leaves: that at its end, or (up to vLLM 0.29) those at every boundary too."""
+    sliding_window: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] = 0
+    """Tokens that attention reaches back to; 0: all of them."""
+    prefix_cacheable: bool = True
+    """Whether the group takes part in prefix caching; false: its blocks are a request's own scratch."""
+
+    def span(self, ranks: int) -> int:
+        """Tokens of a block: full attention spreads its blocks over the ranks."""
+        spread = self.kind == "full-attention" and self.prefix_cacheable and not self.sliding_window
+        return self.block_size * (ranks if spread else 1)
+
+    def group(self, ranks: int) -> Group:
+        """As the engine takes it."""
+        return Group(
+            self.name,
+            self.kind,
+            self.span(ranks),
+            self.eagle,
+            self.mamba_cache_mode,
+            self.sliding_window,
+            self.prefix_cacheable,
+        )
 
 
 class SpeculativeModel(Strict):
     """Speculative decoding."""
 
     method: Literal[METHODS] = "ngram"  # type: ignore[valid-type]
-    """`mtp`, `eagle` and `eagle3` look one token ahead, so that a hit gives something up."""
+    """All but `ngram` make a hit give something up: they look one token ahead (`dflash` and `dspark`: to vLLM 0.32)."""
     num_speculative_tokens: Drafts = 0
     """K: draft tokens of a proposal; 0 turns it off."""
     accepted_drafts: Annotated[list[Drafts], Field(min_length=1)] | None = None
@@ -117,6 +138,8 @@ class Engine(Strict):
     """Whether finished blocks can be hit."""
     partial_hits: bool = _DEFAULT.partial_hits
     """Whether hits may be finer than a block, where the hash unit allows it."""
+    decode_context_parallel_size: Annotated[int, Field(ge=1, le=64)] = 1
+    """Ranks over which full attention is spread: its blocks hold so many times more tokens; states are on each."""
     prefix_match_unit: BlockSize | None = None
     """Tokens of a hash; the greatest common divisor of the block sizes by default."""
     cache_config_block_size: BlockSize | None = None
@@ -152,7 +175,7 @@ class Engine(Strict):
         """As the engine takes them."""
         drafts = self.speculative.accepted_drafts
         return Options(
-            groups=tuple(Group(g.name, g.kind, g.block_size, g.eagle, g.mamba_cache_mode) for g in self.groups),
+            groups=tuple(g.group(self.decode_context_parallel_size) for g in self.groups),
             preset=self.preset,
             rules=dict(self.rules),
             num_blocks=self.num_blocks,
@@ -162,6 +185,7 @@ class Engine(Strict):
             long_prefill_token_threshold=self.long_prefill_token_threshold,
             enable_prefix_caching=self.enable_prefix_caching,
             partial_hits=self.partial_hits,
+            decode_context_parallel_size=self.decode_context_parallel_size,
             prefix_match_unit=self.prefix_match_unit,
             cache_config_block_size=self.cache_config_block_size,
             initial_block_size=self.initial_block_size,

@@ -90,6 +90,11 @@ def _event(where: str, line: str, schema: str) -> Any:
     return event(**{key: _value(f"{where}: {name}.{key}", hints[key], value) for key, value in data.items()})
 
 
+_GROUP_KEYS = {f.name for f in fields(Group)}
+_LATER = {"sliding_window", "prefix_cacheable"}
+"""Of a group's keys those that a log may lack."""
+
+
 def _value(where: str, hint: Any, value: Any) -> Any:
     """A JSON value as the type of a field."""
     origin, args = get_origin(hint), get_args(hint)
@@ -107,7 +112,7 @@ def _value(where: str, hint: Any, value: Any) -> Any:
             return bytes.fromhex(value)
         except ValueError:
             raise InputError(f"{where}: found {value!r}, allowed is hexadecimal") from None
-    if hint is Group and isinstance(value, dict) and set(value) == {f.name for f in fields(Group)}:
+    if hint is Group and isinstance(value, dict) and _GROUP_KEYS - _LATER <= set(value) <= _GROUP_KEYS:
         hints = get_type_hints(Group)
         group = Group(**{key: _value(f"{where}.{key}", hints[key], item) for key, item in value.items()})
         if group.block_size < 1:

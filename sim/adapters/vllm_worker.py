@@ -507,11 +507,13 @@ class Configuration:
 
     def _spec(self, group):
         import torch
-        from vllm.v1.kv_cache_interface import FullAttentionSpec, MambaSpec
+        from vllm.v1.kv_cache_interface import FullAttentionSpec, MambaSpec, SlidingWindowSpec
 
         if not group["recurrent"]:
+            window = {"sliding_window": group["sliding_window"]} if group.get("sliding_window") else {}
+            kind = SlidingWindowSpec if window else FullAttentionSpec
             return call(
-                FullAttentionSpec, block_size=group["block_size"], num_kv_heads=1, head_size=64, dtype=torch.float16
+                kind, block_size=group["block_size"], num_kv_heads=1, head_size=64, dtype=torch.float16, **window
             )
         return call(
             MambaSpec,
@@ -731,7 +733,12 @@ class Ears:
     def _admitted(self, request, said):
         hit = said.get("num_new_computed_tokens") or 0
         blocks = said.get("new_computed_blocks")
-        slots = [[b.block_id for b in group[-1:]] for group in blocks.blocks] if hit and blocks is not None else []
+        # The last block of each group, and how many there are.
+        slots = (
+            [[group[-1].block_id, len(group)] if group else [] for group in blocks.blocks]
+            if hit and blocks is not None
+            else []
+        )
         resumed = request.num_preemptions > 0
         external = said.get("num_external_computed_tokens") or 0
         junction = getattr(request, "shared_prefix_boundary", 0)

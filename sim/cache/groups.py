@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sim.cache.lookup import Geometry
+from sim.cache.partial import PartialHit
 from sim.cache.pool import NULL, BlockPool
 from sim.cache.retire import Retire
 
@@ -45,6 +46,8 @@ class Table:
     """Recurrent: columns before this one were retired."""
     checkpoint: tuple[int, int] | None = None
     """Recurrent: the offset that this chunk exports on its way, and the column for it."""
+    unpublished: int = 0
+    """Recurrent: the tail that is computed and not published yet (rule ``partial_hit``)."""
 
 
 @dataclass(slots=True)
@@ -70,16 +73,22 @@ class GroupCache:
         self.full: list[Full] | None = None
         """Full blocks that were advertised, where somebody wants to know."""
         self.copies: list[CopyOnWrite] = []
+        self.follower_copies = True
+        """Whether a request that hits a tail makes a copy of it."""
 
     def adopt(self, table: Table, hit: list[int], hit_tokens: int, total: int) -> None:
         """Take over the blocks of a hit; a tail that ends inside a block is shared until it is copied."""
         self.pool.touch(hit)
         table.blocks.extend(hit)
         table.cached = len(table.blocks)
-        if hit and hit_tokens % self.block_size:
+        if self.shares_tail(hit, hit_tokens):
             column = hit_tokens // self.block_size
-            table.partial = (column, hit[-1])
+            table.partial = (column, hit[-1]) if self.follower_copies else None
             table.cached = column
+
+    def shares_tail(self, hit: list[int], hit_tokens: int) -> bool:
+        """Whether a hit ends inside its last block; a group may have less of it than was agreed on (rule lookup)."""
+        return hit_tokens % self.block_size > 0 and hit_tokens // self.block_size < len(hit)
 
     def redirect(self, request: str, table: Table, copy: int) -> None:
         """Put a private copy in the place of a shared tail; both stay pinned until the copy has run."""
@@ -154,7 +163,7 @@ class AttentionCache(GroupCache):
     def needed(self, table: Table, hit: list[int], hit_tokens: int, tokens: int, checkpoint: bool = False) -> int:
         """Blocks to take for ``tokens`` tokens; those of a hit that leave the free queue count."""
         new = max(-(-tokens // self.block_size) - len(hit) - len(table.blocks), 0)
-        return new + self.evictable(hit) + (1 if hit and hit_tokens % self.block_size else 0)
+        return new + self.evictable(hit) + self.shares_tail(hit, hit_tokens)
 
     def load(self, table: Table, total: int) -> list[int]:
         """Blocks for tokens that a connector computed."""
@@ -233,8 +242,11 @@ class RecurrentCache(GroupCache):
         retire: Retire,
         eager: bool = False,
         claims_scratch: bool = False,
+        tails: PartialHit | None = None,
     ) -> None:
         super().__init__(group, block_size, pool, geo, claim)
+        self.tails = PartialHit() if tails is None else tails
+        self.follower_copies = self.tails.follower_copies
         self.spare = num_speculative_blocks
         self.retire_rule = retire
         self.eager = eager
@@ -254,7 +266,7 @@ class RecurrentCache(GroupCache):
     def needed(self, table: Table, hit: list[int], hit_tokens: int, tokens: int, checkpoint: bool = False) -> int:
         """As for attention; a started request reuses its speculative blocks and takes one at most."""
         new = -(-tokens // self.block_size) + self.spare - len(hit) - len(table.blocks)
-        partial = 1 if table.partial is not None or (hit and hit_tokens % self.block_size) else 0
+        partial = 1 if table.partial is not None or self.shares_tail(hit, hit_tokens) else 0
         if partial:
             new = max(new, 0) + 1
         if new > 0:
@@ -330,12 +342,12 @@ class RecurrentCache(GroupCache):
         assert table.partial is not None
         column, source = table.partial
         pool = self.pool
-        for key, tokens in pool.remove(source, "move"):
+        for key, tokens in pool.remove(source, "move") if self.tails.moves_claims else ():
             self._insert(request, copy, column, tokens, key)
         pool.refs[source] += 1
         self.copies.append(CopyOnWrite(request, self.group, source, copy))
         moved = pool.primary[copy]
-        if moved is not None:
+        if moved is not None and self.tails.rearms:
             self.published_now.add(moved)
         table.partial = None
 
@@ -354,7 +366,7 @@ class RecurrentCache(GroupCache):
             return
         self.published_now.add(key)
         if tokens % self.block_size:
-            table.partial = (column, table.blocks[column])
+            table.partial = (column, table.blocks[column]) if self.tails.owner_copies else None
             table.cached = column
 
     def publish_under_node(self, request: str, table: Table, hashes: list[bytes], tokens: int) -> None:

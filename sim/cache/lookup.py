@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from sim.cache.fine import FINE_HITS
 from sim.cache.pool import NULL, BlockPool
 from sim.engine.options import Options
+from sim.events import Group
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,13 @@ class Family:
     groups: tuple[int, ...]
     drops: bool
     """Whether a look-ahead drafter makes it give up the last block (or hash unit) of a hit."""
+    window: int = 0
+    """Tokens that its layers attend to; 0: all before."""
+
+    @property
+    def dense(self) -> bool:
+        """Whether a hit of it covers all that is shorter."""
+        return not self.recurrent and not self.window
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +42,12 @@ class Geometry:
     fine: bool
     past_the_end: bool = False
     """Whether what a drafter drops may lie past the most tokens to hit."""
+    states: StateSearch | None = None
+    """How recurrent groups that a drafter makes drop are searched; None: as if it did not (all releases)."""
 
     @property
     def attention_first(self) -> bool:
-        return not self.families[0].recurrent
+        return self.families[0].dense
 
 
 class Hit(NamedTuple):
@@ -50,28 +61,49 @@ class Hit(NamedTuple):
     group_hits: list[int]
 
 
+Found = tuple[list[list[int]], int]
+"""The blocks of each group of a family, and the tokens that they stand for."""
+
+StateSearch = Callable[[BlockPool, Geometry, Family, Sequence[bytes], int, int], Found]
+"""(pool, geometry, family, hashes, candidate length, tokens whose hash is known)"""
+
 Lookup = Callable[[BlockPool, Geometry, Sequence[bytes], int, int, int], Hit]
 """(pool, geometry, hashes of the request's units, number of groups, most tokens to hit, tokens whose hash is known)"""
 
 
-def geometry(options: Options, drops: bool, past_the_end: bool = False) -> Geometry:
-    """The families of the options' groups; ``drops``: whether a look-ahead drafter gives something up."""
-    eagle = {i for i, g in enumerate(options.groups) if g.eagle} or set(range(len(options.groups)))
-    members: dict[tuple[bool, int], list[int]] = {}
+def flagged_or_all(groups: Sequence[Group]) -> Collection[int]:
+    """The groups that are flagged for the drafter; all of them if none is (vLLM to 0.33)."""
+    return {i for i, g in enumerate(groups) if g.eagle} or set(range(len(groups)))
+
+
+def geometry(
+    options: Options,
+    drops: bool,
+    past_the_end: bool = False,
+    scope: Collection[int] | None = None,
+    states: StateSearch | None = None,
+    fine: bool | None = None,
+) -> Geometry:
+    """The families of the options' groups; ``drops``: whether a look-ahead drafter gives something up, ``scope``:
+    of which groups; ``fine``: whether hits are finer than a block (None: as in vLLM 0.29)."""
+    eagle = set(flagged_or_all(options.groups) if scope is None else scope)
+    members: dict[tuple[bool, int, int], list[int]] = {}
     for i, group in enumerate(options.groups):
-        members.setdefault((group.recurrent, group.block_size), []).append(i)
+        if group.prefix_cacheable:
+            members.setdefault((group.recurrent, group.block_size, group.sliding_window), []).append(i)
     families = [
-        Family(recurrent, size, tuple(groups), drops and not eagle.isdisjoint(groups))
-        for (recurrent, size), groups in members.items()
+        Family(recurrent, size, tuple(groups), drops and not eagle.isdisjoint(groups), window)
+        for (recurrent, size, window), groups in members.items()
     ]
-    families.sort(key=lambda f: f.recurrent)
-    fine = options.fine_hits
+    families.sort(key=lambda f: not f.dense)
+    fine = FINE_HITS["cacheable-groups"].on(options) if fine is None else fine
     return Geometry(
         tuple(families),
         options.hash_unit,
         options.hash_unit if fine else options.scheduler_block_size,
         fine,
         past_the_end,
+        states,
     )
 
 
@@ -94,13 +126,8 @@ def intersection(
                 current = min(current, lengths[family.groups[0]])
                 continue
             drop = family.drops and i not in dropped
-            if family.recurrent:
-                found, new = _recurrent_hit(pool, geo, family, hashes, min(current, known))
-            else:
-                reach = current + _margin(geo, family) if drop else current
-                reach = min(reach, known if geo.past_the_end and drop else limit, known)
-                found, new = _dense_hit(pool, geo, family, hashes, reach, drop)
-                dense_done[i] = True
+            found, new = family_hit(pool, geo, family, hashes, current, limit, known, drop)
+            dense_done[i] = family.dense
             if drop:
                 dropped.add(i)
             elif new < current:
@@ -116,15 +143,38 @@ def intersection(
             break
     group_hits = list(lengths)
     for family in geo.families:
-        if not family.recurrent:
+        if family.dense:
             for group in family.groups:
                 del blocks[group][-(-length // family.block_size) :]
     return Hit(length, blocks, longest if longest > length else 0, group_hits)
 
 
-def _margin(geo: Geometry, family: Family) -> int:
-    """How far a dense family looks past the candidate, so that what it drops lands back on it."""
-    return geo.hash_unit if geo.fine and family.block_size > geo.hash_unit else family.block_size
+def family_hit(
+    pool: BlockPool,
+    geo: Geometry,
+    family: Family,
+    hashes: Sequence[bytes],
+    candidate: int,
+    limit: int,
+    known: int,
+    drop: bool,
+) -> Found:
+    """What one family has of the candidate length, after what it gives up (``drop``)."""
+    if family.recurrent:
+        if drop and geo.states is not None:
+            return geo.states(pool, geo, family, hashes, candidate, known)
+        return state_hit(pool, geo, family, hashes, min(candidate, known))
+    reach = candidate + margin(geo, family) if drop else candidate
+    reach = min(reach, known if geo.past_the_end and drop else limit, known)
+    if family.window:
+        return _window_hit(pool, geo, family, hashes, reach, drop)
+    return _dense_hit(pool, geo, family, hashes, reach, drop)
+
+
+def margin(geo: Geometry, family: Family) -> int:
+    """How far a family looks past the candidate, so that what it drops lands back on it."""
+    fine = geo.fine and not family.window
+    return geo.hash_unit if fine and family.block_size > geo.hash_unit else family.block_size
 
 
 def _joint(pool: BlockPool, family: Family, key: bytes) -> list[int] | None:
@@ -140,7 +190,7 @@ def _joint(pool: BlockPool, family: Family, key: bytes) -> list[int] | None:
 
 def _dense_hit(
     pool: BlockPool, geo: Geometry, family: Family, hashes: Sequence[bytes], limit: int, drop: bool
-) -> tuple[list[list[int]], int]:
+) -> Found:
     """Full blocks from the left while they are there, then (fine hits) the longest tail inside the next one."""
     size, unit = family.block_size, geo.hash_unit
     scale = size // unit
@@ -166,9 +216,41 @@ def _dense_hit(
     return found, length
 
 
-def _recurrent_hit(
-    pool: BlockPool, geo: Geometry, family: Family, hashes: Sequence[bytes], limit: int
-) -> tuple[list[list[int]], int]:
+def window_blocks(window: int, block_size: int, drops: bool) -> int:
+    """Blocks in a row that a hit needs: those that the next token reaches back to, and one that is dropped."""
+    return -(-(window - 1) // block_size) + drops
+
+
+def _window_hit(
+    pool: BlockPool, geo: Geometry, family: Family, hashes: Sequence[bytes], limit: int, drop: bool
+) -> Found:
+    """The rightmost row of as many blocks as a window reaches back to, or what there is of one from the start."""
+    size, align = family.block_size, geo.alignment
+    scale = size // geo.hash_unit
+    wanted = window_blocks(family.window, size, drop)
+    columns = min(limit // size, len(hashes) // scale)
+    table: list[list[int] | None] = [None] * columns
+    row = end = 0
+    for i in range(columns - 1, -1, -1):
+        joint = _joint(pool, family, hashes[(i + 1) * scale - 1])
+        if joint is None or (row == 0 and (i + 1 - drop) * size % align):
+            row = row if joint is not None else 0
+            continue
+        table[i], row = joint, row + 1
+        if row >= wanted:
+            end = i + row
+            break
+    else:
+        # Cut to the alignment before the drop, and again after it: such a hit loses a scheduler block more.
+        end = row - row * size % align // size
+    if end and drop:
+        end -= 1
+    end -= end * size % align // size
+    nulls = [NULL] * len(family.groups)
+    return [[ids[g] for ids in (b or nulls for b in table[:end])] for g in range(len(family.groups))], end * size
+
+
+def state_hit(pool: BlockPool, geo: Geometry, family: Family, hashes: Sequence[bytes], limit: int) -> Found:
     """The rightmost published state at or below the limit; the columns before it are null."""
     size, unit = family.block_size, geo.hash_unit
     stride = unit if geo.alignment < size and size % geo.alignment == 0 else size

@@ -9,6 +9,7 @@ from sim.cache.groups import AllModeCache, AttentionCache, CopyOnWrite, Full, On
 from sim.cache.lookup import Hit, geometry
 from sim.cache.pool import NULL, BlockPool, OnUnclaim
 from sim.cache.tier import Key, Shelf, Tier, reach
+from sim.cache.window import ScratchCache, WindowCache
 from sim.engine.checkpoint import Query
 from sim.engine.options import Options
 
@@ -29,7 +30,14 @@ class KVCache:
         """Whether something is given up of each hit."""
         self.ahead = guard.ahead(options)
         """Tokens behind a block that its hash covers."""
-        self.geometry = geometry(options, guard.lookup_drops(options), guard.past_the_end)
+        self.geometry = geometry(
+            options,
+            guard.lookup_drops(options),
+            guard.past_the_end,
+            guard.scope(options.groups),
+            guard.states,
+            rules.fine_hits.on(options),
+        )
         self.unit = self.geometry.hash_unit
         self.pool = BlockPool(options.num_blocks, len(options.groups))
         recurrent = frozenset(options.recurrent)
@@ -41,7 +49,8 @@ class KVCache:
         """Tokens before a chunk's end that the drafter may write again (multi-module MTP)."""
         self.max_model_len = options.max_model_len
         self.scheduler_block = options.scheduler_block_size
-        self.drops = {g: f.drops for f in self.geometry.families for g in f.groups}
+        self.drops = dict.fromkeys(range(self.num_groups), False)
+        self.drops.update((g, f.drops) for f in self.geometry.families for g in f.groups)
         self.exact_junctions = (
             options.shared_prefix_checkpoint
             and rules.junction.on
@@ -56,14 +65,23 @@ class KVCache:
             where = (i, group.block_size, self.pool, self.geometry)
             if group.aligned:
                 scratch = rules.checkpoint.claims_scratch
-                self.managers.append(RecurrentCache(*where, claim, spare, rules.retire, rules.started.on, scratch))
+                retire, eager, tails = rules.retire, rules.started.on, rules.partial_hit
+                self.managers.append(RecurrentCache(*where, claim, spare, retire, eager, scratch, tails))
             elif group.recurrent:
                 self.managers.append(AllModeCache(*where, claim, spare, rules.retire))
+            elif not group.prefix_cacheable:
+                self.managers.append(ScratchCache(*where, None))
+            elif group.sliding_window:
+                size, drops = group.block_size, self.drops[i]
+                kept = rules.window.keeps(size, self.scheduler_block // size, group.sliding_window, drops)
+                reach = min(group.sliding_window - 1 + options.max_num_batched_tokens, options.max_model_len)
+                self.managers.append(WindowCache(*where, None, group.sliding_window, kept, reach))
             else:
                 self.managers.append(AttentionCache(*where, None))
         self.aligned = [m for m in self.managers if isinstance(m, RecurrentCache)]
         self.states = [m for m in self.managers if isinstance(m, RecurrentCache | AllModeCache)]
         """Managers of recurrent groups, whatever their mode."""
+        self.windows = [m for m in self.managers if isinstance(m, WindowCache)]
         self.tier = Tier(options.offload.blocks) if options.offload.blocks else None
         self.published: list[Full] = []
         """Full blocks advertised in this step, where there is a tier to store them in."""
@@ -207,6 +225,8 @@ class KVCache:
             freed = states.retire(request.tables[states.group], start)
             if freed:
                 request.released(states.group, freed)
+        for window in self.windows:
+            window.retire(request.tables[window.group], start)
         if self._needed(request, None, start, slots, end, commit=True) > self.pool.num_free:
             return False
         self._extend(request, slots, end)
@@ -229,6 +249,8 @@ class KVCache:
                     checkpoint = self._checkpoint(request, manager, table, start, end)
                     if commit:
                         table.checkpoint = checkpoint
+            if isinstance(manager, WindowCache) and not commit:
+                tokens = min(tokens, manager.most)
             hit_tokens = hit.tokens if hit is not None else 0
             needed += manager.needed(table, blocks, hit_tokens, tokens, checkpoint is not None)
         return needed
@@ -299,7 +321,7 @@ class KVCache:
                 manager.published_now.update(manager.publish(request.id, table, hashes, min(tokens, hashed)))
             else:
                 manager.publish(request.id, table, hashes, min(tokens, hashed))
-                if manager.scale > 1:
+                if manager.scale > 1 and manager not in self.windows:
                     tail = self.rules.boundaries.attention_tail(
                         request.num_prompt, self.unit, self.drops[manager.group], hashed // self.unit
                     )
@@ -331,11 +353,16 @@ class KVCache:
         self, request: Request, manager: RecurrentCache, table: Table, hashes: list[bytes], tokens: int
     ) -> None:
         boundaries = self.rules.boundaries
+        if table.unpublished:
+            manager.publish_end(request.id, table, hashes, table.unpublished)
+            table.unpublished = 0
         if tokens <= 0 or tokens % self.unit or (tokens % manager.block_size == 0 and not boundaries.tail_drops):
             return
         tail = boundaries.tail(request.num_prompt, self.unit, self.drop, self.ahead)
         shared = self.exact_junctions and tokens == request.junction and request.computed < tokens <= request.num_prompt
-        if tokens == tail or shared:
+        if self.rules.partial_hit.late and tokens == tail:
+            table.unpublished = tokens
+        elif tokens == tail or (shared and self.rules.junction.published):
             manager.publish_end(request.id, table, hashes, tokens, self.rules.publish.once)
 
     def _retained(self, end: int, block: int, interval: int | None) -> bool:
@@ -377,7 +404,7 @@ class KVCache:
         end = self.max_model_len
         for manager in self.managers:
             table, size = request.tables[manager.group], manager.block_size
-            if table.partial is not None or isinstance(manager, AllModeCache):
+            if table.partial is not None or table.unpublished or isinstance(manager, AllModeCache | WindowCache):
                 return 0
             if self.enabled:
                 end = min(end, self._next_publication(manager.group, size, (table.cached + 1) * size))
@@ -427,4 +454,4 @@ class KVCache:
         self.pool.free([block for copy in copies for block in (copy.source, copy.target)])
         for manager in self.managers:
             manager.copies.clear()
-        return copies
+        return copies if self.rules.partial_hit.ordered else copies[::-1]

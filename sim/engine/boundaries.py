@@ -21,6 +21,12 @@ def leaves_tokens(tokens: int, unit: int, drop: bool, lookahead: int) -> int:
     return max(last - unit, 0) if drop else max(last, 0)
 
 
+def below_the_last_token(tokens: int, unit: int, drop: bool, lookahead: int) -> int:
+    """The last multiple that a lookup capped at the last token but one can reach, drop or not (PR 52244)."""
+    last = (tokens - 1) // unit * unit
+    return max(last - unit, 0) if drop else last
+
+
 @dataclass(frozen=True, slots=True)
 class Boundaries:
     """The reusable ends of a prompt."""
@@ -28,9 +34,13 @@ class Boundaries:
     reusable: Reusable
     tail_drops: bool
     """Whether the partial tail follows the drop and leaves a token too (0.32+), or is the last hash boundary."""
+    stops_at_tail: bool = True
+    """Whether the split stops at the partial tail at all."""
 
     def tail(self, prompt: int, unit: int, drop: bool, lookahead: int) -> int:
         """The prompt's end for hits finer than a block."""
+        if not self.stops_at_tail:
+            return 0
         return self.reusable(prompt, unit, drop, lookahead) if self.tail_drops else prompt // unit * unit
 
     def attention_tail(self, prompt: int, unit: int, drops: bool, hashed: int) -> int:
@@ -48,7 +58,25 @@ class Boundaries:
         return tuple(sorted({max(resend - block, 0), max(longer - block, 0)}))
 
 
+@dataclass(frozen=True, slots=True)
+class Junction:
+    """Where a chunk stops for a prefix that is known to be shared."""
+
+    on: bool
+    """Whether exactly there, with ``shared_prefix_checkpoint``; else rounded down to the grid."""
+    published: bool = True
+    """Whether the state there is published; else the split was in vain."""
+
+
+JUNCTIONS: dict[str, object] = {
+    "block-floored": Junction(False),
+    "exact": Junction(True),
+    "exact-unpublished": Junction(True, published=False),
+}
+
 BOUNDARIES: dict[str, object] = {
     "floor": Boundaries(floor, tail_drops=False),
     "leaves-tokens": Boundaries(leaves_tokens, tail_drops=True),
+    "below-the-last-token": Boundaries(below_the_last_token, tail_drops=True),
+    "whole-blocks": Boundaries(floor, tail_drops=False, stops_at_tail=False),
 }

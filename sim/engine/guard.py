@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from sim.engine.options import Options
+from sim.cache.drops import gains, pops, pops_to_null, searches_again
+from sim.cache.lookup import StateSearch, flagged_or_all
+from sim.engine.options import INFILL_METHODS, Options
+from sim.events import Group
+
+Scope = Callable[[Sequence[Group]], Collection[int]]
+"""The groups that give something up."""
+
+
+def flagged(groups: Sequence[Group]) -> Collection[int]:
+    """Those that are flagged for the drafter, be it none."""
+    return {i for i, g in enumerate(groups) if g.eagle}
+
+
+def everyone(groups: Sequence[Group]) -> Collection[int]:
+    """All groups, whichever are flagged."""
+    return range(len(groups))
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,27 +38,53 @@ class Guard:
     """Whether a group that is flagged for the drafter drops even when that is turned off (0.32)."""
     hashes_ahead: bool = False
     """Whether hashes cover the tokens behind their block in its stead (0.33)."""
+    spares_infill: bool = False
+    """Whether a drafter that fills in (dflash, dspark) gives nothing up: its states do not depend on the next token
+    (0.33)."""
+    scope: Scope = flagged_or_all
+    """Which groups' hits are cut."""
+    scopes_split: bool = False
+    """Whether the split, and what is kept for a repeat, backs off only if a recurrent group is in the scope."""
+    states: StateSearch | None = None
+    """What a recurrent group does with the drop; None: nothing, as in all releases."""
+
+    def _looks_ahead(self, options: Options) -> bool:
+        s = options.speculative
+        return s.eagle and not (self.spares_infill and s.method in INFILL_METHODS)
 
     def ahead(self, options: Options) -> int:
         """Tokens behind a block that its hash covers."""
         s = options.speculative
         wanted = self.hashes_ahead and s.hash_lookahead and s.block_drop and options.enable_prefix_caching
-        return s.prefill_lookahead if wanted else 0
+        return s.prefill_lookahead if wanted and self._looks_ahead(options) else 0
 
     def drop(self, options: Options) -> bool:
         """Whether something is given up of each hit."""
-        s = options.speculative
-        return self.drops and s.eagle and (s.block_drop or not self.optional) and not self.ahead(options)
+        scope = self.scope(options.groups)
+        if self.scopes_split and not any(i in scope for i in options.recurrent):
+            return False
+        return self._given_up(options)
 
     def lookup_drops(self, options: Options) -> bool:
         """Whether the lookup gives something up."""
         flagged = self.flags_drop and options.speculative.eagle and any(g.eagle for g in options.groups)
-        return self.drop(options) or flagged
+        return self._given_up(options) or flagged
+
+    def _given_up(self, options: Options) -> bool:
+        wanted = options.speculative.block_drop or not self.optional
+        return self.drops and wanted and self._looks_ahead(options) and not self.ahead(options)
 
 
-GUARDS: dict[str, object] = {
+GUARDS: dict[str, Guard] = {
     "drop": Guard(drops=True),
     "drop-at-hashed": Guard(drops=True, optional=True, past_the_end=True, flags_drop=True),
-    "look-ahead-hash": Guard(drops=True, optional=True, past_the_end=True, hashes_ahead=True),
+    "look-ahead-hash": Guard(drops=True, optional=True, past_the_end=True, hashes_ahead=True, spares_infill=True),
+    "drop-eagle-family": Guard(drops=True, spares_infill=True),
+    "drop-all-groups": Guard(drops=True, scope=everyone),
+    "drop-flagged": Guard(drops=True, scope=flagged, scopes_split=True),
+    "raise": Guard(drops=True, states=gains),
+    "pop": Guard(drops=True, states=pops),
+    "pop-to-null": Guard(drops=True, states=pops_to_null),
+    "re-search": Guard(drops=True, states=searches_again),
     "ignore": Guard(drops=False),
 }

@@ -7,8 +7,10 @@ from math import lcm
 
 from sim.events import Group
 
-LOOK_AHEAD_METHODS = ("mtp", "eagle", "eagle3")
-"""Drafters that look one token ahead, so that a hit gives something up (the drop)."""
+INFILL_METHODS = ("dflash", "dspark")
+"""Drafters that fill in all drafts at once, from the states of the tokens before them alone."""
+LOOK_AHEAD_METHODS = ("mtp", "eagle", "eagle3", *INFILL_METHODS)
+"""Drafters for which a hit gives something up (the drop): they look one token ahead; to 0.32 those that fill in too."""
 METHODS = (*LOOK_AHEAD_METHODS, "ngram")
 
 
@@ -38,7 +40,10 @@ class Speculative:
     @property
     def lookahead_tokens(self) -> int:
         """Slots that attention reserves for the drafter, beyond the scheduled tokens."""
-        return 0 if self.method == "ngram" and not self.draft_slots else self.num_speculative_tokens
+        if self.method == "ngram" and not self.draft_slots:
+            return 0
+        # It has a query for the last sampled token, beside one for each draft.
+        return self.num_speculative_tokens + (self.method == "dflash" and self.num_speculative_tokens > 0)
 
     @property
     def prefill_lookahead(self) -> int:
@@ -82,6 +87,8 @@ class Options:
     enable_prefix_caching: bool = True
     partial_hits: bool = True
     """Whether hits finer than a block are on, where the hash unit allows them."""
+    decode_context_parallel_size: int = 1
+    """Ranks over which full attention is spread; ``groups`` have the blocks of all of them together."""
     prefix_match_unit: int | None = None
     cache_config_block_size: int | None = None
     initial_block_size: int = 16
@@ -133,14 +140,9 @@ class Options:
             return self.prefix_match_unit
         from math import gcd
 
-        return gcd(*(g.block_size for g in self.groups))
+        return gcd(*(g.block_size for g in self.groups if g.prefix_cacheable))
 
     @property
     def scheduler_block_size(self) -> int:
         """The granularity of hits when they are not finer than a block."""
-        return lcm(*(g.block_size for g in self.groups))
-
-    @property
-    def fine_hits(self) -> bool:
-        """Whether hits end at a hash unit rather than at a scheduler block."""
-        return self.partial_hits and any(g.aligned and g.block_size > self.hash_unit for g in self.groups)
+        return lcm(*(g.block_size for g in self.groups if g.prefix_cacheable))

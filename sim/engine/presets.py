@@ -11,6 +11,9 @@ VLLM_0_26_0: dict[str, str] = {
     "seed": "state-block",
     "lookup": "intersection",
     "drafter_guard": "drop",
+    "fine_hits": "states-alone",
+    "partial_hit": "copied",
+    "window": "reachable",
     "boundaries": "floor",
     "checkpoint": "none",
     "junction": "block-floored",
@@ -36,20 +39,23 @@ VLLM_0_27_0: dict[str, str] = {**VLLM_0_26_0, "split": "prefill-end"}
 
 # A drafter's slots are charged for the requests that are scheduled; a request counts as started once it is. PR 51100:
 # what an offload tier may return is cut to the recurrent block in ``all`` mode too. PR 51603: the encoder's cap comes
-# after the split.
+# after the split. All groups are asked for hits finer than a block.
 VLLM_0_28_0: dict[str, str] = {
     **VLLM_0_27_0,
     "draft_slots": "scheduled",
     "started": "when-scheduled",
+    "fine_hits": "every-group",
     "offload": "aligned-end",
     "encoder": "after-split",
 }
 
 # Placeholders that the split clips are dropped; internal checkpoints; retention intervals; a module for each draft.
+# Groups that take part in caching are asked for hits finer than a block, which several ranks have too.
 VLLM_0_29_0: dict[str, str] = {
     **VLLM_0_28_0,
     "modules": "one-a-draft",
     "padding": "dropped",
+    "fine_hits": "cacheable-groups",
     "checkpoint": "any-aligned-start",
     "retention": "interval",
 }

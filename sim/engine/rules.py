@@ -12,11 +12,15 @@ from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Any
 
-from sim.cache.lookup import Hit, Lookup, intersection
+from sim.cache.fine import FINE_HITS, FineHits
+from sim.cache.joint import LOOKUPS
+from sim.cache.lookup import Hit, Lookup
+from sim.cache.partial import PARTIAL_HITS, PartialHit
 from sim.cache.retire import Retire, stops_at_null_gap, walks_gaps
 from sim.cache.tier import WINDOWS, Window
+from sim.cache.window import MASKS, Mask
 from sim.engine.admission import ADMISSIONS, BLOCKED, Admission, Blocked
-from sim.engine.boundaries import BOUNDARIES, Boundaries
+from sim.engine.boundaries import BOUNDARIES, JUNCTIONS, Boundaries, Junction
 from sim.engine.checkpoint import CHECKPOINTS, Checkpoint
 from sim.engine.encoder import CAPS, Cap
 from sim.engine.guard import GUARDS, Guard
@@ -121,11 +125,17 @@ class Rules:
     """What the groups agree on."""
     drafter_guard: Guard
     """What a look-ahead drafter gives up of a hit."""
+    fine_hits: FineHits
+    """Which configurations have hits finer than a block."""
+    partial_hit: PartialHit
+    """What of a block that is published inside when its request, or another, writes on."""
+    window: Mask
+    """Which blocks of a sliding window are published."""
     boundaries: Boundaries
     """Where a prompt's reusable ends lie."""
     checkpoint: Checkpoint
     """Which states a chunk exports on its way, where blocks are reserved for them."""
-    junction: Flag
+    junction: Junction
     """Where a chunk stops for a shared prefix; on: exactly there, if ``shared_prefix_checkpoint``."""
     retention: Flag
     """Which states stay published; on: those that ``prefix_cache_retention_interval`` keeps."""
@@ -168,11 +178,14 @@ RULES: dict[str, dict[str, object]] = {
         "lcm-over-groups": grid_lcm_over_groups,
     },
     "seed": SEEDS,
-    "lookup": {"intersection": intersection},
-    "drafter_guard": GUARDS,
+    "lookup": dict(LOOKUPS),
+    "drafter_guard": dict(GUARDS),
+    "fine_hits": dict(FINE_HITS),
+    "partial_hit": PARTIAL_HITS,
+    "window": MASKS,
     "boundaries": BOUNDARIES,
     "checkpoint": CHECKPOINTS,
-    "junction": {"block-floored": Flag(False), "exact": Flag(True)},
+    "junction": JUNCTIONS,
     "retention": {"dense": Flag(False), "interval": Flag(True)},
     "publish": {
         "at-schedule": Publish(),

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from sim.cache.lookup import Hit
 from sim.cache.manager import KVCache
+from sim.cache.pool import NULL
 from sim.engine.encoder import Encoder
 from sim.engine.options import Options
 from sim.engine.presets import table
@@ -64,7 +65,7 @@ class Scheduler:
             rule = table(options.preset, options.rules)["grid"]
             raise PolicyError(f"rule grid={rule} gave {self.grid}, allowed is a block size of 1 or more")
         self.splits = options.enable_prefix_caching and any(g.aligned for g in options.groups)
-        self.hash_unit = options.hash_unit if options.fine_hits and options.enable_prefix_caching else 0
+        self.hash_unit = options.hash_unit if rules.fine_hits.on(options) and options.enable_prefix_caching else 0
         self.cache = KVCache(options, rules, observer.claim, observer.unclaim)
         self.worker = Worker(
             options.groups,
@@ -399,7 +400,8 @@ class Scheduler:
                 key = request.id if connector else self.cache.key_of(request, group, start)
                 self.observer.load(request.id, group, key, request.pages[group][column], start)
             elif hit.tokens:
-                slot = hit.blocks[group][-1]
+                blocks = hit.blocks[group]
+                slot = blocks[column] if column < len(blocks) else NULL
                 self.observer.restore(request.id, group, slot, column, start, hit.group_hits)
         request.started = True
         request.computed = start

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from sim.engine.guard import GUARDS
 from sim.engine.options import Options
 
 Lack = tuple[tuple[str | int, ...], str]
@@ -23,7 +24,8 @@ def lacks(options: Options, table: Mapping[str, str]) -> Iterator[Lack]:
         yield lack(("prefix_cache_retention_interval",), options.prefix_cache_retention_interval, "none", "retention")
     if options.shared_prefix_checkpoint and table["junction"] == "block-floored":
         yield lack(("shared_prefix_checkpoint",), "true", "false", "junction")
-    if not s.block_drop and table["drafter_guard"] == "drop":
+    guard = GUARDS[table["drafter_guard"]]
+    if not s.block_drop and guard.drops and not guard.optional:
         yield lack(("speculative", "block_drop"), "false", "true", "drafter_guard")
     if s.multi_module and table["modules"] == "one":
         yield lack(("speculative", "multi_module"), "true", "false", "modules")

@@ -71,12 +71,13 @@ def shortest_cacheable(options: Options) -> int:
     then knows a junction, at which the second one stopped.
     """
     rules = _rules(options)
-    unit = options.hash_unit if options.fine_hits else options.scheduler_block_size
+    fine = rules.fine_hits.on(options)
+    unit = options.hash_unit if fine else options.scheduler_block_size
     if not rules.drafter_guard.lookup_drops(options):
         return unit + 1
     if rules.boundaries.tail_drops:
         return 2 * unit
-    block = max(options.groups[i].block_size for i in options.recurrent) if options.fine_hits else unit
+    block = max(options.groups[i].block_size for i in options.recurrent) if fine else unit
     dropped = max((options.groups[i].block_size for i in options.attention), default=0)
     return max(2 * block, block + dropped + 1)
 
@@ -92,7 +93,12 @@ def _pinned(options: Options) -> Iterator[str]:
     for i in options.recurrent:
         yield f"{2 + options.speculative.num_speculative_tokens} blocks of {options.groups[i].name}"
     for i in options.attention:
-        yield f"1 per {options.groups[i].block_size} tokens of {options.groups[i].name}"
+        group = options.groups[i]
+        if group.sliding_window:
+            most = -(-(group.sliding_window - 1 + options.max_num_batched_tokens) // group.block_size) + 1
+            yield f"up to {most} blocks of {group.name}"
+        else:
+            yield f"1 per {group.block_size} tokens of {group.name}"
 
 
 def print_result(result: Result, console: Console, verbose: bool = False) -> None:

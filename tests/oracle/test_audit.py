@@ -596,6 +596,36 @@ def test_i4_counts_each_prefill_once_at_its_first_output() -> None:
 # I6 and I17: the resume point, and what was reported of it.
 
 
+def restored(hit: int, slot: int, group_hits: list[int]) -> Story:
+    """b shares a's 40 tokens, of which slot 7 is published as state@16, and is given a hit."""
+    story = Story()
+    story.arrive("a", "b", seed=1)
+    story.step(story.admit("a"), story.run("a", 0, 16, -1, (16, 7)), story.claim(7, "a", 16))
+    audit = story.auditor
+    return story.step(
+        lambda: audit.admit("b", hit, 0, False),
+        lambda: audit.restore("b", GDN_GROUP, slot, (hit - 1) // B, hit, group_hits),
+    )
+
+
+def test_i5_a_hit_that_is_published_and_covered_is_none() -> None:
+    assert restored(16, 7, [16, 16]).findings == ()
+    assert restored(16, 7, [40, 16]).findings == ()
+
+
+def test_i5_a_hit_that_attention_does_not_cover() -> None:
+    (finding,) = restored(16, 7, [12, 16]).findings
+    assert (finding.invariant, finding.severity, finding.group) == ("I5", "poison", "attention")
+    assert (finding.claimed, finding.held) == (16, 12)
+    assert finding.message == "b was given a hit of 16 tokens, and attention has 12 of them"
+
+
+@pytest.mark.parametrize(("hit", "slot"), [(12, 7), (16, 8), (16, 0)])
+def test_i5_a_hit_that_the_group_has_not_published_in_that_slot(hit: int, slot: int) -> None:
+    (finding,) = restored(hit, slot, [16, 16]).findings
+    assert (finding.invariant, finding.group, finding.claimed) == ("I5", "gdn", hit)
+
+
 def test_i6_tokens_that_run_twice() -> None:
     story = Story()
     story.arrive("a")

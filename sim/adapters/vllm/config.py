@@ -39,6 +39,7 @@ def wire(options: Options, features: Mapping[str, Any] | None = None) -> dict[st
                 "recurrent": group.recurrent,
                 "block_size": group.block_size,
                 "eagle": group.eagle,
+                "sliding_window": group.sliding_window,
                 "mode": group.mamba_cache_mode if group.recurrent else "",
             }
             for group in options.groups

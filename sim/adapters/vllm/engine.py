@@ -67,6 +67,10 @@ class LiveScheduler:
         self.num_drafts = options.speculative.num_speculative_tokens
         if options.offload.blocks:
             raise RefusedError(f"{child.name} cannot run this: engine.offload is the reference engine's alone")
+        if not all(group.prefix_cacheable for group in options.groups):
+            raise RefusedError(f"{child.name} cannot run this: prefix_cacheable: false is the reference engine's alone")
+        if options.decode_context_parallel_size > 1:
+            raise RefusedError(f"{child.name} cannot run this: decode_context_parallel_size is one rank there")
         self.about = child.ask({"do": "init", "config": wire(options, features)})
         self.warnings: list[str] = self.about["warnings"]
         self._free: int = self.about["free"]
@@ -237,10 +241,12 @@ class LiveScheduler:
             self.observer.load(name, group, name, slot, hit + external)
         if external or not hit:
             return
+        sizes = [group.block_size for group in self.options.groups]
+        hits = [min(hit, last[1] * size) if last else 0 for last, size in zip(slots, sizes, strict=True)]
         for group in self.options.recurrent:
-            column = (hit - 1) // self.options.groups[group].block_size
+            column = (hit - 1) // sizes[group]
             slot = slots[group][0] if slots[group] else 0
-            self.observer.restore(name, group, slot, column, hit, [hit if blocks else 0 for blocks in slots])
+            self.observer.restore(name, group, slot, column, hit, hits)
 
     def _on_allocate(self, name: str, group: int, column: int, slots: Sequence[int]) -> None:
         if any(slots):

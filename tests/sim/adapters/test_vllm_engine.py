@@ -186,7 +186,7 @@ def test_the_worker_dies_with_a_killed_parent(tmp_path: Path) -> None:
 def test_options_are_told_under_the_workers_names() -> None:
     said = wire(OPTIONS, {"retention_interval": 0})
     assert said["groups"][1] == {
-        "name": "gdn", "recurrent": True, "block_size": 16, "eagle": False, "mode": "align",
+        "name": "gdn", "recurrent": True, "block_size": 16, "eagle": False, "sliding_window": 0, "mode": "align",
     }  # fmt: skip
     assert (said["hash_unit"], said["cache_config_block_size"], said["retention_interval"]) == (16, 16, 0)
     assert set(PLAIN) <= set(said)

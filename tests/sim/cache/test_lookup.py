@@ -102,7 +102,7 @@ def offsets(options: Options, group: Group) -> st.SearchStrategy[set[int]]:
     full = range(group.block_size, LENGTH + 1, group.block_size)
     fine = range(options.hash_unit, LENGTH + 1, options.hash_unit)
     prefix = st.integers(0, len(full)).map(lambda n: set(full[:n]))
-    some = st.sets(st.sampled_from(fine if options.fine_hits else full))
+    some = st.sets(st.sampled_from(fine if geometry(options, False).fine else full))
     # Attention is mostly dense from the left: unions of a prefix and anything.
     return st.tuples(prefix, some).map(lambda pair: pair[0] | pair[1])
 

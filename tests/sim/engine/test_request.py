@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sim.cache.fine import FINE_HITS
 from sim.engine.options import Options, Speculative
 from sim.engine.request import Acceptance, Request
 from sim.events import Group, Observer
@@ -93,10 +94,10 @@ def test_a_prefill_ends_at_the_prompt_and_its_replay_one_token_short_of_all() ->
 
 def test_options_follow_from_the_groups() -> None:
     options = Options((*GROUPS, Group("kda", "recurrent", 24)))
-    assert (options.hash_unit, options.scheduler_block_size, options.fine_hits) == (4, 48, True)
+    assert (options.hash_unit, options.scheduler_block_size, FINE_HITS["cacheable-groups"].on(options)) == (4, 48, True)
     assert (options.attention, options.recurrent) == ((0,), (1, 2))
     assert Options(GROUPS, prefix_match_unit=2).hash_unit == 2
-    assert not Options(GROUPS, partial_hits=False).fine_hits
+    assert not FINE_HITS["cacheable-groups"].on(Options(GROUPS, partial_hits=False))
 
 
 def test_only_look_ahead_drafters_drop_and_only_models_look_ahead() -> None:

@@ -1,0 +1,80 @@
+"""Attention that reaches back a window of tokens, and groups that take no part in prefix caching."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sim.cache.groups import AttentionCache, OnClaim, Table
+from sim.cache.lookup import Geometry, window_blocks
+from sim.cache.pool import NULL, BlockPool
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """Which blocks of a window are published: those that some hit can need."""
+
+    dense: bool = False
+    """All of them."""
+    shifted: bool = True
+    """Whether the block that a drafter looks at past a boundary, and drops, counts."""
+
+    def keeps(self, size: int, segment: int, window: int, drops: bool) -> Callable[[int], bool] | None:
+        """Which ends (tokens) are published; None: all. ``segment``: blocks between the ends of hits."""
+        wanted, shift = window_blocks(window, size, drops), int(drops and self.shifted)
+        if self.dense or wanted >= segment:
+            return None
+
+        def kept(end: int) -> bool:
+            column = end // size - 1 - shift
+            return column >= 0 and column % segment >= segment - wanted
+
+        return kept
+
+
+MASKS: dict[str, object] = {"reachable": Mask(), "unshifted": Mask(shifted=False), "dense": Mask(dense=True)}
+
+
+class WindowCache(AttentionCache):
+    """Sliding-window attention: blocks that lie before the window are let go of, and need not be there to hit."""
+
+    def __init__(
+        self,
+        group: int,
+        block_size: int,
+        pool: BlockPool,
+        geo: Geometry,
+        claim: OnClaim | None,
+        window: int,
+        kept: Callable[[int], bool] | None,
+        reach: int,
+    ) -> None:
+        super().__init__(group, block_size, pool, geo, claim)
+        self.window = window
+        self.most = (-(-reach // block_size) + 1) * block_size
+        """Tokens of the blocks that a request holds at most: a window and a step."""
+        self.kept = kept
+
+    def publish(
+        self, request: str, table: Table, hashes: list[bytes], tokens: int, kept: Callable[[int], bool] | None = None
+    ) -> list[bytes]:
+        """Only what a hit can need."""
+        return super().publish(request, table, hashes, tokens, self.kept)
+
+    def retire(self, table: Table, computed: int) -> list[int]:
+        """Let go of the blocks that no token from ``computed`` on reaches back to; returns them."""
+        columns = min(max(computed - self.window + 1, 0) // self.block_size, len(table.blocks))
+        return self.drop(table, [c for c in range(columns - 1, -1, -1) if table.blocks[c] != NULL])
+
+
+class ScratchCache(AttentionCache):
+    """A group that opts out of prefix caching: nothing of it is hit or published."""
+
+    def publish(
+        self, request: str, table: Table, hashes: list[bytes], tokens: int, kept: Callable[[int], bool] | None = None
+    ) -> list[bytes]:
+        """Nothing."""
+        return []
+
+    def publish_prompt_tail(self, request: str, table: Table, hashes: list[bytes], boundary: int, tokens: int) -> None:
+        """Nothing either."""

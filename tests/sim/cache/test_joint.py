@@ -1,0 +1,85 @@
+"""Lookups on which groups do not agree: each against what every group has by itself, and each caught."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sim.cache.joint import LOOKUPS, maximum, minimum, per_group
+from sim.cache.lookup import Geometry, Hit, geometry, intersection
+from sim.cache.pool import NULL, BlockPool
+from sim.engine.options import Options
+from sim.events import Group
+from sim.tokens import Tokens
+
+LENGTH = 64
+TOKENS = Tokens.generate([(1, LENGTH)], 0, 0)
+OFFSETS = st.sets(st.sampled_from(range(16, LENGTH + 1, 16)))
+
+
+def cache(dense: int, *states: set[int]) -> tuple[BlockPool, Geometry]:
+    """Attention has ``dense`` tokens; the recurrent groups, of 16 and 32, these states."""
+    groups = (
+        Group("attention", "full-attention", 8),
+        *(Group(f"g{i}", "recurrent", 16 * (i + 1)) for i in range(len(states))),
+    )
+    pool = BlockPool(200, len(groups))
+    hashes = TOKENS.block_hashes(8)
+    published = [
+        set(range(8, dense + 1, 8)),
+        *({o for o in s if o % groups[i + 1].block_size == 0} for i, s in enumerate(states)),
+    ]
+    for group, offsets in enumerate(published):
+        for offset in sorted(offsets):
+            (block,) = pool.take(1)
+            pool.insert(group, hashes[offset // 8 - 1], block, offset)
+    return pool, geometry(Options(groups, partial_hits=False, prefix_match_unit=8), False)
+
+
+def ask(name: str, pool: BlockPool, geo: Geometry) -> Hit:
+    groups = sum(len(f.groups) for f in geo.families)
+    return LOOKUPS[name](pool, geo, TOKENS.block_hashes(8), groups, LENGTH)
+
+
+@given(dense=st.integers(0, LENGTH), first=OFFSETS, second=OFFSETS)
+def test_the_least_and_the_most_are_of_the_groups_own_hits(dense: int, first: set[int], second: set[int]) -> None:
+    pool, geo = cache(dense, first, second)
+    least, most = ask("minimum", pool, geo), ask("maximum", pool, geo)
+    assert least.group_hits == most.group_hits
+    assert (least.tokens, most.tokens) == (min(least.group_hits), max(most.group_hits))
+    agreed = ask("intersection", pool, geo)
+    assert agreed.tokens <= least.tokens <= most.tokens
+
+
+@given(dense=st.integers(0, LENGTH), first=OFFSETS, second=OFFSETS)
+def test_each_its_own_starts_where_attention_ends_unless_a_state_lies_beyond(
+    dense: int, first: set[int], second: set[int]
+) -> None:
+    pool, geo = cache(dense, first, second)
+    own, found = ask("minimum", pool, geo).group_hits, ask("per-group", pool, geo)
+    if max(own) > own[0]:
+        assert found == ask("intersection", pool, geo)
+    else:
+        assert found.tokens == own[0] and found.group_hits == own
+
+
+@given(dense=st.integers(0, LENGTH), states=OFFSETS)
+def test_i5_only_the_intersection_always_has_a_state_and_attentions_blocks(dense: int, states: set[int]) -> None:
+    pool, geo = cache(dense, states)
+    for name in LOOKUPS:
+        hit = ask(name, pool, geo)
+        table = hit.blocks[1]
+        assert len(table) == -(-hit.tokens // 16), "a recurrent table reaches as far as the hit, null or not"
+        agrees = hit.tokens == 0 or (hit.group_hits[0] >= hit.tokens and table[-1] != NULL)
+        assert agrees or name != "intersection"
+
+
+def test_each_of_them_is_wrong_where_the_groups_differ() -> None:
+    pool, geo = cache(48, {32, 64})
+    assert [ask(name, pool, geo).tokens for name in LOOKUPS] == [32, 48, 64, 32]
+    pool, geo = cache(48, {32})
+    assert [ask(name, pool, geo).tokens for name in LOOKUPS] == [32, 32, 48, 48]
+
+
+def test_the_lookups_are_those_of_the_rule() -> None:
+    assert list(LOOKUPS.values()) == [intersection, minimum, maximum, per_group]

@@ -1,0 +1,109 @@
+"""Sliding windows: what they need to be hit, what they publish for that, and groups that opt out."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.cache.lookup import geometry, intersection, window_blocks
+from sim.cache.pool import NULL, BlockPool
+from sim.cache.window import MASKS, Mask
+from sim.engine.options import Options, Speculative
+from sim.events import Group
+from sim.replay import drive
+from sim.result import Outcome
+from sim.tokens import Tokens
+from sim.workload import Arrival
+
+LENGTH = 96
+TOKENS = Tokens.generate([(1, LENGTH)], 0, 0)
+
+
+@given(
+    window=st.integers(2, 40),
+    published=st.sets(st.sampled_from(range(4, LENGTH + 1, 4))),
+    limit=st.integers(0, LENGTH),
+    drop=st.booleans(),
+)
+def test_a_window_is_hit_where_a_row_of_its_blocks_ends(
+    window: int, published: set[int], limit: int, drop: bool
+) -> None:
+    """And the drafter's block behind it; a row that reaches the start may be shorter."""
+    groups = (Group("attention", "full-attention", 12), Group("window", "full-attention", 4, sliding_window=window))
+    pool = BlockPool(200, 2)
+    hashes = TOKENS.block_hashes(4)
+    for group, offsets in enumerate((set(range(12, LENGTH + 1, 12)), published)):
+        for offset in sorted(offsets):
+            (block,) = pool.take(1)
+            pool.insert(group, hashes[offset // 4 - 1], block, offset)
+    geo = geometry(Options(groups, partial_hits=False), drop, scope={1})
+    hit = intersection(pool, geo, hashes, 2, limit)
+    wanted = window_blocks(window, 4, drop)
+    longest = 0
+    for end in range(0, limit + 1, 12):
+        columns = end // 4 + drop
+        row = range(max(columns - wanted, 0), columns)
+        # A row that reaches the start and is too short is cut to a multiple of 12 before the drop, and after it.
+        if columns * 4 <= limit and all((c + 1) * 4 in published for c in row) and (len(row) == wanted or not drop):
+            longest = end
+    # The candidate is attention's; where the window lowers it, one look suffices, for attention has all below.
+    assert hit.tokens == longest
+    table = hit.blocks[1]
+    assert len(table) == hit.tokens // 4
+    assert all(block != NULL for block in table[len(table) - min(wanted - drop, len(table)) :])
+
+
+def ran(mask: str, window: int, length: int, method: str, cap: int, prefix_cacheable: bool = True) -> Outcome:
+    groups = (
+        Group("attention", "full-attention", 32),
+        Group("gdn", "recurrent", 32),
+        Group("draft", "full-attention", 4, sliding_window=window, prefix_cacheable=prefix_cacheable),
+    )
+    options = Options(
+        groups,
+        rules={"window": mask},
+        num_blocks=2000,
+        max_num_batched_tokens=cap,
+        partial_hits=False,
+        speculative=Speculative(method, 3),
+        clock="steps",
+    )
+    return drive(options, [Arrival(f"r{i}", i, i * 60, ((1, length),), 2) for i in range(2)])
+
+
+@given(
+    window=st.integers(2, 60),
+    length=st.integers(1, 250),
+    method=st.sampled_from(["mtp", "ngram"]),
+    cap=st.sampled_from([32, 128]),
+)
+@settings(max_examples=40)
+def test_what_is_published_is_all_that_a_hit_can_need(window: int, length: int, method: str, cap: int) -> None:
+    some, dense = ran("reachable", window, length, method, cap), ran("dense", window, length, method, cap)
+    assert (some.hits, some.poisoned, len(some.findings)) == (dense.hits, 0, 0)
+
+
+def test_d11_a_mask_without_the_shift_leaves_nothing_to_hit_with_a_drop_and_all_without() -> None:
+    assert [ran(mask, 8, 150, "mtp", 32).hits["r1"] for mask in MASKS] == [96, 0, 96]
+    assert [ran(mask, 8, 150, "ngram", 32).hits["r1"] for mask in MASKS] == [128, 128, 128]
+
+
+def test_a_wide_window_publishes_all() -> None:
+    assert Mask().keeps(4, 8, 33, False) is None and Mask().keeps(4, 8, 29, False) is not None
+
+
+@given(length=st.integers(1, 250), cap=st.sampled_from([32, 128]))
+@settings(max_examples=20)
+def test_f10_a_group_that_opts_out_changes_no_hit(length: int, cap: int) -> None:
+    without = Options((Group("attention", "full-attention", 32), Group("gdn", "recurrent", 32)), partial_hits=False)
+    options = Options(without.groups, num_blocks=2000, max_num_batched_tokens=cap, partial_hits=False, clock="steps")
+    alone = drive(options, [Arrival(f"r{i}", i, i * 60, ((1, length),), 2) for i in range(2)])
+    assert ran("reachable", 0, length, "ngram", cap, prefix_cacheable=False).hits == alone.hits
+
+
+@pytest.mark.parametrize(("cacheable", "fine"), [(True, False), (False, True)])
+def test_f10_a_window_turns_fine_hits_off_unless_it_opts_out(cacheable: bool, fine: bool) -> None:
+    window = Group("window", "full-attention", 4, sliding_window=4, prefix_cacheable=cacheable)
+    groups = (Group("attention", "full-attention", 4), Group("gdn", "recurrent", 8), window)
+    assert geometry(Options(groups, prefix_match_unit=2), False).fine is fine

@@ -1,0 +1,64 @@
+"""Which groups, drafters and sites give something up."""
+
+from __future__ import annotations
+
+import pytest
+
+from sim.cache.lookup import geometry
+from sim.engine.guard import GUARDS
+from sim.engine.options import LOOK_AHEAD_METHODS, Options, Speculative
+from sim.events import Group
+
+METHODS = ("mtp", "eagle", "eagle3", "dflash", "dspark")
+
+
+def options(method: str, *eagle: bool, drafts: int = 3) -> Options:
+    names = ("attention", "gdn", "draft")
+    kinds = ("full-attention", "recurrent", "full-attention")
+    sizes = (32, 32, 16)
+    groups = tuple(Group(n, k, s, e) for n, k, s, e in zip(names, kinds, sizes, eagle or (False,) * 3, strict=True))
+    return Options(groups, speculative=Speculative(method, drafts))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_s15_who_fills_in_is_spared_from_0_33_on(method: str) -> None:
+    fills_in = method in ("dflash", "dspark")
+    for name in ("drop", "drop-at-hashed"):
+        assert GUARDS[name].drop(options(method)) and GUARDS[name].lookup_drops(options(method))
+    assert GUARDS["drop-eagle-family"].drop(options(method)) is not fills_in
+    assert GUARDS["look-ahead-hash"].ahead(options(method)) == (0 if fills_in else 1)
+    assert not GUARDS["look-ahead-hash"].drop(options(method))
+
+
+def test_all_that_look_ahead_or_fill_in_are_known() -> None:
+    assert LOOK_AHEAD_METHODS == METHODS
+
+
+@pytest.mark.parametrize("name", [name for name in GUARDS if name != "ignore"])
+def test_nothing_is_given_up_without_drafts(name: str) -> None:
+    assert not GUARDS[name].drop(options("mtp", drafts=0)) and not GUARDS[name].lookup_drops(options("ngram"))
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "families", "split"),
+    [
+        ("drop", (False, False, False), {0, 1, 2}, True),
+        ("drop", (False, False, True), {2}, True),
+        ("drop-all-groups", (False, False, True), {0, 1, 2}, True),
+        ("drop-flagged", (False, False, False), set(), False),
+        ("drop-flagged", (False, False, True), {2}, False),
+        ("drop-flagged", (False, True, True), {1, 2}, True),
+    ],
+)
+def test_d12_the_scope_is_of_the_lookup_and_where_a_policy_says_so_of_the_split(
+    name: str, flags: tuple[bool, ...], families: set[int], split: bool
+) -> None:
+    asked, guard = options("mtp", *flags), GUARDS[name]
+    geo = geometry(asked, guard.lookup_drops(asked), guard.past_the_end, guard.scope(asked.groups), guard.states)
+    assert {g for f in geo.families for g in f.groups if f.drops} == families
+    assert guard.drop(asked) is split
+
+
+def test_dflash_has_a_slot_more_for_the_last_sampled_token() -> None:
+    assert [Speculative(m, 3).lookahead_tokens for m in (*METHODS, "ngram")] == [3, 3, 3, 4, 3, 0]
+    assert Speculative("dflash", 0).lookahead_tokens == 0
