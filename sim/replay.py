@@ -82,6 +82,7 @@ def simulate(
             about=name,
             make=make,
             resets=run.workload.resets,
+            reset_running=run.workload.reset_running_requests,
         )
     except PolicyError as error:
         where = run.variant + (f", case {run.case}" if run.case else "")
@@ -102,6 +103,7 @@ def drive(
     about: Mapping[str, str] | None = None,
     make: Make | None = None,
     resets: Sequence[int] = (),
+    reset_running: bool = False,
 ) -> Outcome:
     """An engine (the reference one) under these requests, with the oracle beside it; ``about`` names it in a log."""
     started = perf_counter()
@@ -121,7 +123,7 @@ def drive(
     everyone.run(SCHEMA, options.preset, options.groups, drafts, options_in_force(options) | dict(about or {}))
     tick = None if progress is None else _teller(progress, len(requests), auditor)
     try:
-        Simulation(scheduler, options, requests, budgets, everyone, tick, resets).run()
+        Simulation(scheduler, options, requests, budgets, everyone, tick, resets, reset_running).run()
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         theirs = rules.plugins(table)
         if not theirs:

@@ -18,6 +18,7 @@ VLLM_0_26_0: dict[str, str] = {
     "publish": "at-schedule",
     "started": "when-given-a-block",
     "threshold": "always",
+    "wide_block": "private",
     "retire": "stops-at-null-gap",
     "padding": "kept",
     "draft_slots": "max-num-seqs",

@@ -89,6 +89,7 @@ class Request:
         "proposals",
         "quiet_since",
         "running",
+        "snapshots",
         "started",
         "tables",
         "tokens",
@@ -104,6 +105,7 @@ class Request:
         self.tokens = Tokens.generate(arrival.segments, arrival.index, self.max_outputs + num_drafts + 1)
         self.acceptance = Acceptance(options.speculative, arrival.accepted_drafts, seed, arrival.id)
         self.external = arrival.external
+        self.snapshots = arrival.snapshots
         self._observer = observer
         self._hash_list: list[bytes] | None = None
         groups = len(options.groups)
@@ -154,14 +156,15 @@ class Request:
             ids[j] = (ids[j] + 1) % VOCABULARY
         return ids
 
-    def reset(self) -> None:
-        """Nothing computed, nothing held: after a preemption."""
+    def reset(self, told: bool = True) -> None:
+        """Nothing computed, nothing held: after a preemption, of which the worker is ``told``, or is not."""
         self.computed = 0
         self.drafts = 0
         groups = len(self.pages)
         self.pages = [[] for _ in range(groups)]
-        self.running = [-1] * groups
-        self.accepted = [1] * groups
+        if told:
+            self.running = [-1] * groups
+            self.accepted = [1] * groups
 
     def appended(self, group: int, column: int, blocks: list[int]) -> None:
         """The scheduler hands the worker more of a recurrent group's table: columns from ``column`` on."""

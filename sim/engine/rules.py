@@ -19,7 +19,9 @@ from sim.engine.boundaries import BOUNDARIES, Boundaries
 from sim.engine.checkpoint import CHECKPOINTS, Checkpoint
 from sim.engine.guard import GUARDS, Guard
 from sim.engine.options import Options
+from sim.engine.proposals import PROPOSALS
 from sim.engine.split import SPLITS, Cut, Split
+from sim.engine.wide import WIDE_BLOCKS, WideBlock
 from sim.errors import InputError, PolicyError
 
 Grid = Callable[[Options], int]
@@ -95,6 +97,8 @@ class Memory:
     """Whether a request that is skipped for a step keeps its accepted count (v2)."""
     shifts_inputs: bool = True
     """Whether a copy of the state after an accepted draft takes the convolution's inputs up to that draft too."""
+    forgets_on_reset: bool = True
+    """Whether a request that a reset put back is told apart from one that runs on: its column counts no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +129,8 @@ class Rules:
     """When a request counts as started; on: once scheduled, else once it was given a block."""
     threshold: Flag
     """When ``long_prefill_token_threshold`` applies; on: only beside other requests."""
+    wide_block: WideBlock
+    """What of a chunk that cannot fill a block."""
     retire: Retire
     """When a request lets go of a state."""
     padding: Padding
@@ -144,7 +150,7 @@ class Rules:
 
 
 RULES: dict[str, dict[str, object]] = {
-    "split": SPLITS,
+    "split": {**SPLITS, **PROPOSALS},
     "grid": {
         "cache-config": grid_cache_config,
         "recurrent-group": grid_recurrent_group,
@@ -164,6 +170,7 @@ RULES: dict[str, dict[str, object]] = {
     },
     "started": {"when-given-a-block": Flag(False), "when-scheduled": Flag(True)},
     "threshold": {"always": Flag(False), "beside-others": Flag(True)},
+    "wide_block": dict(WIDE_BLOCKS),
     "retire": {"stops-at-null-gap": stops_at_null_gap, "walks-gaps": walks_gaps},
     "padding": {
         "kept": Padding(drops_clipped=False),
@@ -173,7 +180,12 @@ RULES: dict[str, dict[str, object]] = {
     "draft_slots": {"max-num-seqs": draft_slots_per_seq, "scheduled": draft_slots_per_scheduled},
     "modules": {"one": Flag(False), "one-a-draft": Flag(True)},
     "kernel": {"align-and-all": Flag(True), "align": Flag(False)},
-    "worker": {"v2": Memory(), "v1": Memory(keeps_accepted=False), "unshifted": Memory(shifts_inputs=False)},
+    "worker": {
+        "v2": Memory(),
+        "v1": Memory(keeps_accepted=False),
+        "unshifted": Memory(shifts_inputs=False),
+        "stale-on-reset": Memory(forgets_on_reset=False),
+    },
     "offload": dict(WINDOWS),
     "admission": {"wait": Flag(True)},
 }

@@ -26,6 +26,8 @@ class Arrival:
     """When it is taken away again."""
     after: str | None = None
     """The request whose end it waits for (closed loops, the next turn of a conversation)."""
+    snapshots: tuple[int, ...] = ()
+    """Positions of its prompt where the client asks for a state."""
 
     @property
     def num_prompt_tokens(self) -> int:

@@ -99,7 +99,7 @@ class LiveScheduler:
         self._aborted[name] = None
         return True
 
-    def reset(self) -> None:
+    def reset(self, running: bool = False) -> None:
         """Not asked of a live release."""
         raise RefusedError(f"{self.child.name} cannot run this: workload.resets are the reference engine's alone")
 
