@@ -537,6 +537,17 @@ def test_i2_without_prefix_caching_no_grid_is_kept() -> None:
     assert off_grid("budget", enable_prefix_caching=False).findings == ()
 
 
+@pytest.mark.parametrize(("enabled", "found"), [(True, ["I2"]), (False, [])])
+def test_i2_without_prefix_caching_a_block_may_be_crossed(enabled: bool, found: list[str]) -> None:
+    """Nothing is published, so that no claim can be wrong."""
+    story = Story(enable_prefix_caching=enabled)
+    story.arrive("a")
+    story.step(story.admit("a"), story.run("a", 0, 4, -1, (4, 7), stop="junction"))
+    story.step(story.run("a", 4, 40, 7, (40, 9)))
+    assert story.invariants == found
+    assert story.auditor.counts.mid_block == len(found)
+
+
 # I4: reachability, as a measure.
 
 
