@@ -75,6 +75,7 @@ class LiveScheduler:
         self.preempted_in_vain = 0
         """Preemptions since some request last got further than it had ever been."""
         self._aborted: dict[str, None] = {}
+        self._reset = ""
 
     def add(self, arrival: Arrival, time: int) -> None:
         """A request arrives."""
@@ -100,8 +101,8 @@ class LiveScheduler:
         return True
 
     def reset(self, running: bool = False) -> None:
-        """Not asked of a live release."""
-        raise RefusedError(f"{self.child.name} cannot run this: workload.resets are the reference engine's alone")
+        """Empty the release's prefix cache before the next step; ``running``: those that run are put back first."""
+        self._reset = "running" if running else "idle"
 
     @property
     def free_blocks(self) -> int:
@@ -126,7 +127,8 @@ class LiveScheduler:
         self.observer.step(index, time, budget)
         result = Step()
         aborted, self._aborted = list(self._aborted), {}
-        said = self.child.ask({"do": "step", "budget": budget, "abort": aborted})
+        reset, self._reset = self._reset, ""
+        said = self.child.ask({"do": "step", "budget": budget, "abort": aborted, "reset": reset})
         self._hear(said["aborted"])
         for name in aborted:
             del self.requests[name]
@@ -200,6 +202,9 @@ class LiveScheduler:
 
     def _on_refuse(self, name: str, reason: str) -> None:
         self.observer.refuse(name, reason)
+
+    def _on_reset(self, done: bool) -> None:
+        self.observer.reset(done)
 
     def _on_preempt(self, name: str) -> None:
         self.requests[name].reset()
