@@ -21,7 +21,7 @@ from oracle.states.numeric import Numeric
 from sim.events import Finding, Group, Observer, Write
 from sim.tokens import Segments, Tokens
 
-CAUSES = ("partial-tail", "junction", "checkpoint", "look-ahead")
+CAUSES = ("partial-tail", "junction", "checkpoint", "look-ahead", "snapshot-point")
 """Stops off the grid that a chunk may have before the prefill's end (I2)."""
 
 

@@ -40,19 +40,43 @@ def poison(outcome: Outcome) -> list[str]:
     return [f.message for f in outcome.findings if f.severity == "poison"]
 
 
+def asking(world: World, points: list[int]) -> World:
+    """The same requests, each of which asks for states at these positions of its prompt."""
+    arrivals = (replace(a, snapshots=tuple(p for p in points if p <= a.num_prompt_tokens)) for a in world.arrivals)
+    return replace(world, arrivals=tuple(arrivals))
+
+
 @pytest.mark.parametrize("split", SOUND)
 @settings(max_examples=60)
 @given(world=worlds("vllm-0.27.0", drafts_fit=True), snapshots=st.lists(st.integers(1, 40), max_size=3))
 def test_a_sound_proposal_never_poisons(split: str, world: World, snapshots: list[int]) -> None:
-    arrivals = tuple(
-        replace(a, snapshots=tuple(s for s in snapshots if s <= a.num_prompt_tokens)) for a in world.arrivals
-    )
-    world = replace(world.under("vllm-0.27.0", split=split), arrivals=arrivals)
-    padded = Padded()
+    world, padded = asking(world.under("vllm-0.27.0", split=split), snapshots), Padded()
     outcome = run(world, (padded,))
     assume(not padded.found)
     event(f"hits: {outcome.restores > 0}")
     assert poison(outcome) == []
+
+
+@settings(max_examples=200)
+@given(world=worlds("vllm-0.27.0", drafts_fit=True), points=st.lists(st.integers(1, 150), min_size=1, max_size=4))
+def test_states_kept_where_chunks_end_are_right(world: World, points: list[int]) -> None:
+    padded = Padded()
+    world = asking(world.under("vllm-0.27.0", split="snapshot-points", snapshots="kept"), points)
+    outcome = run(world, (padded,))
+    assume(not padded.found)
+    event(f"hits: {outcome.restores > 0}")
+    assert poison(outcome) == []
+
+
+def test_states_kept_wherever_chunks_end_are_found_to_be_wrong() -> None:
+    """Negative control: the split does not know the points."""
+    points = [20, 40, 90]
+    found = find(
+        worlds("vllm-0.27.0", tight=False),
+        lambda w: run(asking(w.under("vllm-0.27.0", snapshots="kept"), points)).poisoned > 0,
+        settings=FIRST,
+    )
+    assert run(asking(found, points)).poisoned == 0
 
 
 @pytest.mark.parametrize("policy", ["wait", "private-always"])

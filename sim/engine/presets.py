@@ -14,6 +14,7 @@ VLLM_0_26_0: dict[str, str] = {
     "boundaries": "floor",
     "checkpoint": "none",
     "junction": "block-floored",
+    "snapshots": "not-kept",
     "retention": "dense",
     "publish": "at-schedule",
     "started": "when-given-a-block",

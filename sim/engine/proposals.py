@@ -43,8 +43,9 @@ def replay_boundary(chunk: Chunk) -> tuple[int, ...]:
 
 
 def snapshot_points(chunk: Chunk) -> tuple[int, ...]:
-    """The positions that the client asked for, each rounded down to the grid."""
-    return tuple(point // chunk.block * chunk.block for point in chunk.snapshots)
+    """The positions that the client asked for, each rounded down to the grid, or to where a hit can end."""
+    unit = chunk.hash_unit if chunk.exact_snapshots else chunk.block
+    return tuple(point // unit * unit for point in chunk.snapshots)
 
 
 PROPOSALS: dict[str, object] = {

@@ -121,6 +121,8 @@ class Rules:
     """Which states a chunk exports on its way, where blocks are reserved for them."""
     junction: Flag
     """Where a chunk stops for a shared prefix; on: exactly there, if ``shared_prefix_checkpoint``."""
+    snapshots: Flag
+    """Where the client asks for a state; on: what lives when a chunk has passed there is published under it."""
     retention: Flag
     """Which states stay published; on: those that ``prefix_cache_retention_interval`` keeps."""
     publish: Publish
@@ -162,6 +164,7 @@ RULES: dict[str, dict[str, object]] = {
     "boundaries": BOUNDARIES,
     "checkpoint": CHECKPOINTS,
     "junction": {"block-floored": Flag(False), "exact": Flag(True)},
+    "snapshots": {"not-kept": Flag(False), "kept": Flag(True)},
     "retention": {"dense": Flag(False), "interval": Flag(True)},
     "publish": {
         "at-schedule": Publish(),

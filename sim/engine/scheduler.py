@@ -264,6 +264,7 @@ class Scheduler:
             cache.exact_junctions and request.junction <= request.num_prompt,
             self.private,
             request.snapshots,
+            cache.exact_snapshots,
         )
 
     def _room(self, used: int, rows: list[Row]) -> int:

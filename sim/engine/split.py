@@ -47,6 +47,8 @@ class Chunk:
     """Whether it may end inside a block that it cannot fill (None: where the block is wider than any chunk may be)."""
     snapshots: tuple[int, ...] = ()
     """Where the client asks for a state: ends of its images, its tools, its system prompt."""
+    exact_snapshots: bool = False
+    """Whether a state there can be cached inside a block too."""
 
 
 class Cut(NamedTuple):

@@ -172,10 +172,8 @@ def test_a_reset_is_decided_as_the_live_release_decides_it(
     config, requests = load
     heard = []
     for make in (None, on(children[release])):
-        outcome = drive(
-            options_of(config, release), arrivals_of(requests), resets=resets, reset_running=running, fast_forward=False,
-            make=make,
-        )  # fmt: skip
+        options, asked = options_of(config, release), arrivals_of(requests)
+        outcome = drive(options, asked, resets=resets, reset_running=running, fast_forward=False, make=make)
         facts = ("digest", "resets", "preempted", "resume_hit_tokens", "claims", "evicted", "poisoned", "wrong_reads")
         heard.append({name: getattr(outcome, name) for name in (*facts, "free_blocks")})
     assert heard[0] == heard[1]

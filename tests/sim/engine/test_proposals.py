@@ -96,6 +96,9 @@ def test_e2_a_snapshot_point_is_one_more_stop_on_the_grid() -> None:
     # In the first block there is no boundary yet; and nobody else looks.
     assert ends("snapshot-points", 4900, (8192,), 1600, snapshots=(900,)) == [4800, 4900]
     assert ends("prefill-end", 4900, (8192,), 528, snapshots=(900,)) == [4752, 4900]
+    # Where a state inside a block can be kept, at the hash unit; and from there to the block's end.
+    exact = {"hash_unit": 16, "exact_snapshots": True}
+    assert ends("snapshot-points", 4900, (8192,), 528, snapshots=(905,), **exact) == [896, 1056, 4752, 4896, 4900]
 
 
 # Laws.
