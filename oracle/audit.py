@@ -22,7 +22,7 @@ from oracle.states.numeric import Numeric
 from sim.events import Finding, Group, Observer, Write
 from sim.tokens import Segments, Tokens
 
-CAUSES = ("partial-tail", "junction", "checkpoint", "look-ahead", "encoder")
+CAUSES = ("partial-tail", "junction", "checkpoint", "look-ahead", "encoder", "snapshot-point")
 """Stops off the grid that a chunk may have before the prefill's end (I2)."""
 
 NULL = 0
@@ -523,6 +523,9 @@ class Auditor(Observer):
 
     def _check_shape(self, request: str, seen: Seen, start: int, end: int, stop: str) -> None:
         """I2 chunk shape: a mid-block start ends within its block; an end off the grid has a cause."""
+        if not self.lookups:
+            # Nothing is published: a chunk may end where it likes.
+            return
         for group in self.recurrent:
             if not self.groups[group].aligned:
                 # It leaves a state at every boundary that it passes, wherever it starts and ends.
@@ -533,7 +536,7 @@ class Auditor(Observer):
                 self.counts.mid_block += 1
                 message = f"{request} [{start}, {end}) starts inside a block of {name} and runs past {boundary}"
                 self._shape("I2", "shape", request, boundary, end, message, name, start // block)
-            elif self.lookups and end < seen.prefill_end and end % block:
+            elif end < seen.prefill_end and end % block:
                 tail = seen.num_prompt // self.hash_unit * self.hash_unit
                 if end == tail or stop in CAUSES or block > self.cap:
                     continue

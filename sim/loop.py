@@ -49,7 +49,7 @@ class Engine(Protocol):
     def quiet_tokens(self) -> int: ...
     def add(self, arrival: Arrival, time: int) -> None: ...
     def abort(self, name: str) -> bool: ...
-    def reset(self) -> None: ...
+    def reset(self, running: bool = False) -> None: ...
     def jump(self, step: int) -> int: ...
     def step(self, index: int, time: int, budget: int) -> Step: ...
 
@@ -66,6 +66,7 @@ class Simulation:
         observer: Observer,
         progress: Progress | None = None,
         resets: Sequence[int] = (),
+        reset_running: bool = False,
     ) -> None:
         self.env = simpy.Environment()
         self.scheduler = scheduler
@@ -89,6 +90,7 @@ class Simulation:
         )
         """The next one last."""
         self._resets = sorted(resets)
+        self._reset_running = reset_running
         self._followers: dict[str, list[Arrival]] = defaultdict(list)
         for arrival in arrivals:
             if arrival.after is not None:
@@ -143,7 +145,7 @@ class Simulation:
         for time in self._resets:
             if time > self.env.now:
                 yield self.env.timeout(time - self.env.now)
-            self.scheduler.reset()
+            self.scheduler.reset(self._reset_running)
 
     def _done(self, names: Iterable[str]) -> None:
         for name in names:

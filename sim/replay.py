@@ -91,6 +91,7 @@ def simulate(
             make=make,
             measure=measure,
             resets=run.workload.resets,
+            reset_running=run.workload.reset_running_requests,
         )
     except PolicyError as error:
         where = run.variant + (f", case {run.case}" if run.case else "")
@@ -112,6 +113,7 @@ def drive(
     make: Make | None = None,
     measure: Callable[[int, int], None] | None = None,
     resets: Sequence[int] = (),
+    reset_running: bool = False,
 ) -> Outcome:
     """An engine (the reference one) under these requests, with the oracle beside it; ``about`` names it in a log."""
     started = perf_counter()
@@ -134,7 +136,7 @@ def drive(
     tick = None if progress is None else _teller(progress, len(requests), auditor)
     try:
         with _fitting(truth):
-            Simulation(scheduler, options, requests, budgets, everyone, tick, resets).run()
+            Simulation(scheduler, options, requests, budgets, everyone, tick, resets, reset_running).run()
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         theirs = rules.plugins(table)
         if not theirs:

@@ -187,7 +187,8 @@ class Worker:
     def _copy(self, request: str, group: int, kind: str, pages: list[int], running: int, bias: int, to: int) -> None:
         """Copy the state after ``bias`` drafts; the convolution's inputs are those of the running column, shifted."""
         shift = bias if self.memory.shifts_inputs else 0
-        self.observer.copy(request, group, kind, pages[running + bias], to, pages[running], shift)
+        source, inputs = _page(pages, running + bias), _page(pages, running)
+        self.observer.copy(request, group, kind, source, to, inputs, shift)
 
     def run(self, request: Request, start: int, last: Row, steps: int) -> None:
         """A run of decode steps within one column, told at once: only what the last of them left can be seen."""
@@ -200,3 +201,8 @@ class Worker:
                 read, writes = pages[column], [(last.end, pages[column])]
             self.observer.advance(request.id, group, start, last.end, last.drafts, read, writes, steps)
             request.accepted[group] = last.emitted
+
+
+def _page(pages: list[int], column: int) -> int:
+    """A column of a table; one behind its end is taken for the null block, in which nothing was ever written."""
+    return pages[column] if column < len(pages) else 0

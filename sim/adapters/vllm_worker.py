@@ -757,13 +757,32 @@ class Ears:
         pool.cache_full_blocks = self._caching(pool.cache_full_blocks)
         pool.cache_partial_block = self._caching(pool.cache_partial_block)
         pool.move_block_hashes = self._because("move", pool.move_block_hashes)
-        pool.reset_prefix_cache = self._because("reset", pool.reset_prefix_cache)
+        pool.reset_prefix_cache = self._resetting(pool.reset_prefix_cache)
         pool.evict_blocks = self._because("evict", pool.evict_blocks)
         pool.get_new_blocks = self._handing_out(pool.get_new_blocks)
         pool._insert_block_hash = self._inserting(pool._insert_block_hash)
-        index = pool.cached_block_hash_to_block
+        self._wrap_index()
+
+    def _wrap_index(self):
+        index = self.pool.cached_block_hash_to_block
         index.insert = self._inserted(index.insert)
         index.pop = self._removed(index.pop)
+
+    def _resetting(self, reset):
+        def wrapped(*args, **kwargs):
+            held = dict(self.pool.cached_block_hash_to_block._cache)
+            done = reset(*args, **kwargs)
+            if done:
+                # The index is a new one, and nothing was popped off the old one.
+                for key, found in held.items():
+                    group = int.from_bytes(key[-4:], "big")
+                    blocks = found if isinstance(found, dict) else [found.block_id]
+                    if self.groups[group]["recurrent"]:
+                        self.log += [["unclaim", group, block, key.hex(), "reset"] for block in blocks]
+                self._wrap_index()
+            return done
+
+        return wrapped
 
     def _because(self, why, method):
         def wrapped(*args, **kwargs):
@@ -981,6 +1000,9 @@ class Session:
         if said["abort"]:
             scheduler.finish_requests(said["abort"], RequestStatus.FINISHED_ABORTED)
         aborted = ears.take()
+        if said.get("reset"):
+            done = scheduler.reset_prefix_cache(reset_running_requests=said["reset"] == "running")
+            ears.log.append(["reset", bool(done)])
         ears.stops.clear()
         scheduler.max_num_scheduled_tokens = min(said["budget"], ears.cap)
         try:

@@ -59,6 +59,8 @@ class KVCache:
             and not self.rewritten
         )
         """Whether a chunk may end, and be published, where a prefix is known to be shared."""
+        self.exact_snapshots = rules.snapshots.on and self.geometry.fine and not self.rewritten
+        """Whether what lives behind a position that a client asked for is published under it."""
         spare = options.speculative.num_speculative_tokens
         self.managers: list[AttentionCache | RecurrentCache] = []
         for i, group in enumerate(options.groups):
@@ -209,7 +211,7 @@ class KVCache:
         if external or any(hit.blocks):
             self._adopt(request, hit, external, total)
         self._extend(request, slots, end)
-        self.publish(request, end)
+        self.publish(request, end, total)
         return ""
 
     def outgrows(self, request: Request) -> bool:
@@ -230,7 +232,7 @@ class KVCache:
         if self._needed(request, None, start, slots, end, commit=True) > self.pool.num_free:
             return False
         self._extend(request, slots, end)
-        self.publish(request, end)
+        self.publish(request, end, start)
         return True
 
     def _needed(self, request: Request, hit: Hit | None, start: int, slots: int, end: int, commit: bool) -> int:
@@ -304,8 +306,11 @@ class KVCache:
 
     # Publishing.
 
-    def publish(self, request: Request, end: int) -> None:
-        """Advertise what will be true once tokens up to ``end`` are computed, drafts apart."""
+    def publish(self, request: Request, end: int, start: int | None = None) -> None:
+        """Advertise what will be true once tokens up to ``end`` are computed, drafts apart.
+
+        ``start``: where a chunk starts that ends there; None: it has run.
+        """
         if not self.enabled:
             return
         hashes, hashed = request.hashes(self.unit, self.ahead), self._hashed(request)
@@ -317,6 +322,8 @@ class KVCache:
                 self._publish_states(request, manager, table, hashes, tokens, hashed)
                 if self.rules.publish.under_node and known % self.rules.grid(self.options) == 0:
                     manager.publish_under_node(request.id, table, hashes, known)
+                if self.exact_snapshots and start is not None:
+                    self._publish_snapshots(request, manager, table, hashes, start, tokens)
             elif isinstance(manager, AllModeCache):
                 manager.published_now.update(manager.publish(request.id, table, hashes, min(tokens, hashed)))
             else:
@@ -364,6 +371,19 @@ class KVCache:
             table.unpublished = tokens
         elif tokens == tail or (shared and self.rules.junction.published):
             manager.publish_end(request.id, table, hashes, tokens, self.rules.publish.once)
+
+    def _publish_snapshots(
+        self, request: Request, manager: RecurrentCache, table: Table, hashes: list[bytes], start: int, tokens: int
+    ) -> None:
+        """Advertise the state that lives at the end of this chunk under each position asked for that it passes.
+
+        It is that position's state only if the chunk ends there (rule ``split``).
+        """
+        for point in {point // self.unit * self.unit: None for point in request.snapshots}:
+            if point == tokens and start < point:
+                manager.publish_end(request.id, table, hashes, tokens, self.rules.publish.once)
+            elif start < point < tokens:
+                manager.publish_tail(request.id, table, hashes, -(-tokens // manager.block_size) - 1, point)
 
     def _retained(self, end: int, block: int, interval: int | None) -> bool:
         """Whether retention keeps the state at a block's end, whoever may need it."""

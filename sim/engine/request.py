@@ -91,6 +91,7 @@ class Request:
         "proposals",
         "quiet_since",
         "running",
+        "snapshots",
         "started",
         "tables",
         "tokens",
@@ -108,6 +109,7 @@ class Request:
         self.external = arrival.external
         self.items = items_of(arrival.encoder, self.tokens)
         """Spans of the prompt that an encoder computes."""
+        self.snapshots = arrival.snapshots
         self._observer = observer
         self._hash_list: list[bytes] | None = None
         groups = len(options.groups)
@@ -158,14 +160,15 @@ class Request:
             ids[j] = (ids[j] + 1) % VOCABULARY
         return ids
 
-    def reset(self) -> None:
-        """Nothing computed, nothing held: after a preemption."""
+    def reset(self, told: bool = True) -> None:
+        """Nothing computed, nothing held: after a preemption, of which the worker is ``told``, or is not."""
         self.computed = 0
         self.drafts = 0
         groups = len(self.pages)
         self.pages = [[] for _ in range(groups)]
-        self.running = [-1] * groups
-        self.accepted = [1] * groups
+        if told:
+            self.running = [-1] * groups
+            self.accepted = [1] * groups
 
     def appended(self, group: int, column: int, blocks: list[int]) -> None:
         """The scheduler hands the worker more of a recurrent group's table: columns from ``column`` on."""

@@ -25,8 +25,10 @@ from sim.engine.checkpoint import CHECKPOINTS, Checkpoint
 from sim.engine.encoder import CAPS, Cap
 from sim.engine.guard import GUARDS, Guard
 from sim.engine.options import Options
+from sim.engine.proposals import PROPOSALS
 from sim.engine.seed import SEEDS, Seed, seed_state_block
 from sim.engine.split import SPLITS, Cut, Split
+from sim.engine.wide import WIDE_BLOCKS, WideBlock
 from sim.errors import InputError, PolicyError
 
 __all__ = ["Seed", "seed_state_block"]
@@ -109,6 +111,8 @@ class Memory:
     """Whether a copy of the state after an accepted draft takes the convolution's inputs up to that draft too."""
     strides: bool = True
     """Whether a kernel honours the stride of the column of slots that a batch of prefills alone gives it."""
+    forgets_on_reset: bool = True
+    """Whether a request that a reset put back is told apart from one that runs on: its column counts no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +141,8 @@ class Rules:
     """Which states a chunk exports on its way, where blocks are reserved for them."""
     junction: Junction
     """Where a chunk stops for a shared prefix; on: exactly there, if ``shared_prefix_checkpoint``."""
+    snapshots: Flag
+    """Where the client asks for a state; on: what lives when a chunk has passed there is published under it."""
     retention: Flag
     """Which states stay published; on: those that ``prefix_cache_retention_interval`` keeps."""
     publish: Publish
@@ -145,6 +151,8 @@ class Rules:
     """When a request counts as started; on: once scheduled, else once it was given a block."""
     threshold: Flag
     """When ``long_prefill_token_threshold`` applies; on: only beside other requests."""
+    wide_block: WideBlock
+    """What of a chunk that cannot fill a block."""
     retire: Retire
     """When a request lets go of a state."""
     padding: Padding
@@ -170,7 +178,7 @@ class Rules:
 
 
 RULES: dict[str, dict[str, object]] = {
-    "split": SPLITS,
+    "split": {**SPLITS, **PROPOSALS},
     "grid": {
         "cache-config": grid_cache_config,
         "recurrent-group": grid_recurrent_group,
@@ -186,6 +194,7 @@ RULES: dict[str, dict[str, object]] = {
     "boundaries": BOUNDARIES,
     "checkpoint": CHECKPOINTS,
     "junction": JUNCTIONS,
+    "snapshots": {"not-kept": Flag(False), "kept": Flag(True)},
     "retention": {"dense": Flag(False), "interval": Flag(True)},
     "publish": {
         "at-schedule": Publish(),
@@ -195,6 +204,7 @@ RULES: dict[str, dict[str, object]] = {
     },
     "started": {"when-given-a-block": Flag(False), "when-scheduled": Flag(True)},
     "threshold": {"always": Flag(False), "beside-others": Flag(True)},
+    "wide_block": dict(WIDE_BLOCKS),
     "retire": {"stops-at-null-gap": stops_at_null_gap, "walks-gaps": walks_gaps},
     "padding": {
         "kept": Padding(drops_clipped=False),
@@ -209,6 +219,7 @@ RULES: dict[str, dict[str, object]] = {
         "v1": Memory(keeps_accepted=False),
         "unshifted": Memory(shifts_inputs=False),
         "contiguous-view": Memory(strides=False),
+        "stale-on-reset": Memory(forgets_on_reset=False),
     },
     "offload": dict(WINDOWS),
     "admission": ADMISSIONS,

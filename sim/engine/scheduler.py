@@ -64,6 +64,8 @@ class Scheduler:
         if self.grid < 1:
             rule = table(options.preset, options.rules)["grid"]
             raise PolicyError(f"rule grid={rule} gave {self.grid}, allowed is a block size of 1 or more")
+        longest = min(self.cap, self.threshold) if self.threshold > 0 else self.cap
+        self.private = rules.wide_block.private(self.grid, longest)
         self.splits = options.enable_prefix_caching and any(g.aligned for g in options.groups)
         self.hash_unit = options.hash_unit if rules.fine_hits.on(options) and options.enable_prefix_caching else 0
         self.cache = KVCache(options, rules, observer.claim, observer.unclaim)
@@ -93,6 +95,7 @@ class Scheduler:
         self._rejected: list[str] = []
         """Requests that were refused for good in this step."""
         self._reset_asked = False
+        self._reset_running = False
 
     # Arrivals.
 
@@ -109,9 +112,13 @@ class Scheduler:
         self._aborted.append(name)
         return True
 
-    def reset(self) -> None:
-        """Empty the prefix cache of the pool before the next step, if nothing uses its blocks then."""
+    def reset(self, running: bool = False) -> None:
+        """Empty the prefix cache of the pool before the next step, if nothing uses its blocks then.
+
+        ``running``: put those that run back first, so that nothing does (vLLM's ``reset_running_requests``).
+        """
         self._reset_asked = True
+        self._reset_running = running
 
     @property
     def free_blocks(self) -> int:
@@ -154,6 +161,8 @@ class Scheduler:
         self._abort(index, result)
         if self._reset_asked:
             self._reset_asked = False
+            while self._reset_running and self.running:
+                self._preempt(self.running[-1], index, self.rules.worker.forgets_on_reset)
             self.observer.reset(self.cache.reset())
         self.cache.new_step()
         self.encoder.new_step()
@@ -283,6 +292,9 @@ class Scheduler:
             tail,
             exempt,
             cache.exact_junctions and request.junction <= request.num_prompt,
+            self.private,
+            request.snapshots,
+            cache.exact_snapshots,
         )
 
     def _room(self, used: int, rows: list[Row]) -> int:
@@ -429,15 +441,15 @@ class Scheduler:
         self.observer.abort(request.id)
         self._rejected.append(request.id)
 
-    def _preempt(self, request: Request, index: int) -> None:
-        """Back to the head of the queue."""
+    def _preempt(self, request: Request, index: int, told: bool = True) -> None:
+        """Back to the head of the queue; ``told``: the worker hears of it."""
         self._wake(request, index)
         self.running.pop()
         self.active.pop()
         self.worker.leave(request)
         self.cache.free(request)
         self.encoder.free(request)
-        request.reset()
+        request.reset(told)
         self.waiting.appendleft(request)
         self.preempted_in_vain += 1
         self.observer.preempt(request.id)

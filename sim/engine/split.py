@@ -43,6 +43,12 @@ class Chunk:
     """Whether it exports a checkpoint on its way, and may end off the grid and past its block."""
     exact_junction: bool = False
     """Whether a state at the junction itself can be cached, inside a block too."""
+    private: bool | None = None
+    """Whether it may end inside a block that it cannot fill (None: where the block is wider than any chunk may be)."""
+    snapshots: tuple[int, ...] = ()
+    """Where the client asks for a state: ends of its images, its tools, its system prompt."""
+    exact_snapshots: bool = False
+    """Whether a state there can be cached inside a block too."""
 
 
 class Cut(NamedTuple):
@@ -77,11 +83,12 @@ def align_below_cacheable(chunk: Chunk, end: int) -> int:
 
 def align_below_prefill_end(chunk: Chunk, end: int) -> int:
     """Every chunk but the prefill's last ends on the grid, unless the block is wider than any chunk may be
-    and no boundary is in reach (vLLM PR 51113)."""
+    and no boundary is in reach (vLLM PR 51113; rule ``wide_block``)."""
     if end >= chunk.prefill_end:
         return end
+    private = chunk.block > chunk.cap if chunk.private is None else chunk.private
     aligned = end // chunk.block * chunk.block
-    return aligned if aligned > chunk.start or chunk.block <= chunk.cap else end
+    return aligned if aligned > chunk.start or not private else end
 
 
 def never_align(chunk: Chunk, end: int) -> int:
@@ -117,8 +124,18 @@ class AlignedSplit:
     realign: Callable[[Chunk], bool]
     every_boundary: bool = False
     """Stop at the next boundary from an aligned start too (vLLM PR 54076)."""
+    last: Callable[[Chunk], int] = last_cache_position
+    """The last reusable end on the grid, where a chunk stops."""
+    extra: tuple[tuple[Callable[[Chunk], tuple[int, ...]], str], ...] = ()
+    """More positions where a chunk must not run past, and what they are called."""
+    junctions: bool = True
+    """Whether it stops for a shared prefix."""
+    replays: bool = True
+    """Whether it is asked for a request that has outputs: one that was preempted and prefills again."""
 
     def __call__(self, chunk: Chunk) -> Cut:
+        if chunk.num_tokens > chunk.num_prompt and not self.replays:
+            return Cut(chunk.offered, "")
         start, offered_end = chunk.start, chunk.start + chunk.offered
         end = offered_end if chunk.exempt else self.align(chunk, offered_end)
         stop = "block-boundary" if end != offered_end else ""
@@ -133,7 +150,7 @@ class AlignedSplit:
         """Positions where a chunk must not run past, in the order in which ties are named."""
         start, block = chunk.start, chunk.block
         boundary = (start // block + 1) * block
-        last, tail, junction = last_cache_position(chunk), partial_tail(chunk), chunk.junction
+        last, tail, junction = self.last(chunk), partial_tail(chunk), chunk.junction if self.junctions else 0
         mid_block = boundary if start % block and not chunk.exempt and self.realign(chunk) else 0
         floored = start + (junction - start) // block * block
         return (
@@ -142,6 +159,7 @@ class AlignedSplit:
             (last, "last-cache-position"),
             (tail if last < tail < chunk.num_prompt else 0, "partial-tail"),
             ((junction if chunk.exact_junction else floored) if start < junction < end else 0, "junction"),
+            *((position, name) for find, name in self.extra for position in find(chunk)),
         )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from sim.engine.guard import GUARDS
 from sim.engine.options import Options
+from sim.engine.wide import WIDE_BLOCKS
 
 Lack = tuple[tuple[str | int, ...], str]
 """The key in ``engine``, and what was found and is allowed."""
@@ -29,6 +30,7 @@ def lacks(options: Options, table: Mapping[str, str]) -> Iterator[Lack]:
         yield lack(("speculative", "block_drop"), "false", "true", "drafter_guard")
     if s.multi_module and table["modules"] == "one":
         yield lack(("speculative", "multi_module"), "true", "false", "modules")
+    yield from _too_wide(options, table)
     for i, group in enumerate(options.groups):
         if group.recurrent and not group.aligned and table["kernel"] == "align":
             yield lack(("groups", i, "mamba_cache_mode"), group.mamba_cache_mode, "align", "kernel")
@@ -42,3 +44,18 @@ def lacks(options: Options, table: Mapping[str, str]) -> Iterator[Lack]:
                 "allowed one block size for all recurrent groups in align mode (rule state_blocks=one; "
                 "state_blocks=any runs it)",
             )
+
+
+def _too_wide(options: Options, table: Mapping[str, str]) -> Iterator[Lack]:
+    """Limits of a chunk below a recurrent block, where that is refused (vLLM to 0.26)."""
+    blocks = [options.groups[i].block_size for i in options.recurrent if options.groups[i].aligned]
+    wide = WIDE_BLOCKS[table["wide_block"]]
+    if not (blocks and wide.rejects):
+        return
+    block, why = max(blocks), "the recurrent block (rule wide_block=reject)"
+    if options.max_num_batched_tokens < block:
+        found = f"found {options.max_num_batched_tokens}, allowed at least {block}: {why}"
+        yield ("max_num_batched_tokens",), found
+    threshold = options.long_prefill_token_threshold
+    if 0 < threshold < block:
+        yield ("long_prefill_token_threshold",), f"found {threshold}, allowed 0 or at least {block}: {why}"

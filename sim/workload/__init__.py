@@ -28,6 +28,8 @@ class Arrival:
     """(start, length) of spans of the prompt that an encoder computes (images, audio)."""
     after: str | None = None
     """The request whose end it waits for (closed loops, the next turn of a conversation)."""
+    snapshots: tuple[int, ...] = ()
+    """Positions of its prompt where the client asks for a state."""
 
     @property
     def num_prompt_tokens(self) -> int:

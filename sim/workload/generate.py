@@ -46,6 +46,8 @@ class Workload(Strict):
     resets: list[Time] = Field(default_factory=list, max_length=MAX_REQUESTS)
     """When the prefix cache of the pool is emptied: before the step at or after each time (microseconds, or a step
     under `clock: steps`). As in vLLM nothing happens while a block is in use."""
+    reset_running_requests: bool = False
+    """Whether a reset first puts the running requests back to the head of the queue, so that no block is in use."""
     requests: list[Request] | None = None
     """Requests written out."""
     trace: Trace | None = None
@@ -73,6 +75,8 @@ class Workload(Strict):
             )
         if generated:
             self._check_generated()
+        if self.reset_running_requests and not self.resets:
+            raise ValueError("found reset_running_requests without resets, allowed beside them")
         return self
 
     def _check_generated(self) -> None:

@@ -44,6 +44,8 @@ class Request(Strict):
     """When it is taken away again: microseconds, or a step under `clock: steps`."""
     after: str | None = None
     """The id of the request whose end it waits for."""
+    snapshots: list[Length] = Field(default_factory=list, max_length=1000)
+    """Positions of its prompt, tokens, where the client asks for a state: ends of images, of a system prompt."""
 
     @property
     def num_prompt_tokens(self) -> int:
@@ -65,6 +67,7 @@ def arrivals_of(requests: Sequence[Request]) -> list[Arrival]:
             abort=r.abort,
             encoder=tuple(r.encoder or ()),
             after=r.after,
+            snapshots=tuple(r.snapshots),
         )
         for i, r in enumerate(requests)
     ]
@@ -129,6 +132,9 @@ def _one(request: Request, max_model_len: int, num_drafts: int) -> Iterator[Comp
         before = max(before, start + length)
     if request.abort is not None and request.after is None and request.abort < request.arrive:
         yield ("abort",), f"found {request.abort}, allowed no time before its arrival at {request.arrive}"
+    for place, point in enumerate(request.snapshots):
+        if point > tokens:
+            yield ("snapshots", place), f"found {point}, allowed 1 to the prompt's {tokens} tokens"
     for place, drafts in enumerate(request.accepted_drafts or ()):
         if drafts > num_drafts:
             yield ("accepted_drafts", place), f"found {drafts}, allowed 0 to {num_drafts} (num_speculative_tokens)"

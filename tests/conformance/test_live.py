@@ -217,6 +217,28 @@ def test_any_load_with_encoded_items_is_decided_as_the_live_release_decides_it(
     assert heard[0] == heard[1]
 
 
+@pytest.mark.parametrize("release", RANDOM)
+@settings(max_examples=100)
+@given(load=loads(), resets=st.lists(st.integers(0, 40), min_size=1, max_size=4), running=st.booleans())
+def test_a_reset_is_decided_as_the_live_release_decides_it(
+    children: dict[str, Child],
+    release: str,
+    load: tuple[dict[str, object], list[dict[str, object]]],
+    resets: list[int],
+    running: bool,
+) -> None:
+    if release not in children:
+        pytest.skip(f"vLLM {release} is not installed (stateat vllm install {release})")
+    config, requests = load
+    heard = []
+    for make in (None, on(children[release])):
+        options, asked = options_of(config, release), arrivals_of(requests)
+        outcome = drive(options, asked, resets=resets, reset_running=running, fast_forward=False, make=make)
+        facts = ("digest", "resets", "preempted", "resume_hit_tokens", "claims", "evicted", "poisoned", "wrong_reads")
+        heard.append({name: getattr(outcome, name) for name in (*facts, "free_blocks")})
+    assert heard[0] == heard[1]
+
+
 @pytest.mark.parametrize("releases", [("0.26.0", "0.27.0")])
 def test_the_seeds_give_live_what_they_give_on_the_presets(children: dict[str, Child], releases: Sequence[str]) -> None:
     if missing := set(releases) - children.keys():

@@ -513,7 +513,7 @@ def test_i2_an_end_off_the_grid_with_a_cause_is_not(stop: str) -> None:
 
 
 def test_the_causes_of_an_end_off_the_grid_are_those_of_the_design() -> None:
-    assert sorted(CAUSES) == ["checkpoint", "junction", "look-ahead", "partial-tail"]
+    assert sorted(CAUSES) == ["checkpoint", "junction", "look-ahead", "partial-tail", "snapshot-point"]
 
 
 def test_i2_the_prompts_last_hash_unit_is_a_cause_and_its_neighbours_are_not() -> None:
@@ -535,6 +535,17 @@ def test_i2_a_block_wider_than_any_chunk_may_be_is_a_cause() -> None:
 
 def test_i2_without_prefix_caching_no_grid_is_kept() -> None:
     assert off_grid("budget", enable_prefix_caching=False).findings == ()
+
+
+@pytest.mark.parametrize(("enabled", "found"), [(True, ["I2"]), (False, [])])
+def test_i2_without_prefix_caching_a_block_may_be_crossed(enabled: bool, found: list[str]) -> None:
+    """Nothing is published, so that no claim can be wrong."""
+    story = Story(enable_prefix_caching=enabled)
+    story.arrive("a")
+    story.step(story.admit("a"), story.run("a", 0, 4, -1, (4, 7), stop="junction"))
+    story.step(story.run("a", 4, 40, 7, (40, 9)))
+    assert story.invariants == found
+    assert story.auditor.counts.mid_block == len(found)
 
 
 # I4: reachability, as a measure.

@@ -302,3 +302,42 @@ def test_progress_is_told_after_each_step() -> None:
     drive(STEPS, [ask("a", 0, 5, 2)(0), ask("b", 1)(1)], progress=lambda *row: told.append(row), fast_forward=False)
     # (done, of, step, time, poisoned)
     assert told == [(0, 2, 0, 0, 0), (0, 2, 1, 1, 0), (2, 2, 2, 2, 0)]
+
+
+# Resets.
+
+
+def reset(running: bool, *times: int, **rules: str) -> tuple[Outcome, Heard]:
+    """Two requests that decode from step 1 on, with resets."""
+    heard = Heard()
+    options = replace(STEPS, enable_prefix_caching=True, partial_hits=False, rules=rules)
+    arrivals = [Arrival("a", 0, 0, ((1, 20),), 12), Arrival("b", 1, 0, ((2, 20),), 12)]
+    return drive(options, arrivals, observers=[heard], resets=times, reset_running=running), heard
+
+
+def test_a_reset_is_refused_while_a_request_runs_unless_that_is_put_back() -> None:
+    outcome, heard = reset(False, 5)
+    assert heard.of("reset") == [(False,)] and (outcome.resets, outcome.preempted) == (0, 0)
+    outcome, heard = reset(True, 5)
+    assert heard.of("reset") == [(True,)] and (outcome.resets, outcome.preempted) == (1, 2)
+
+
+def test_those_put_back_come_again_in_their_order_in_the_same_step_from_nothing() -> None:
+    outcome, heard = reset(True, 5)
+    # The youngest first, so that the oldest is at the head of the queue.
+    assert heard.of("preempt") == [("b",), ("a",)]
+    names = [event[0] for event in heard.events]
+    at = names.index("reset")
+    assert names[:at].count("preempt") == 2 and "admit" not in names[names.index("preempt") : at]
+    assert [e[:4] for e in heard.of("admit")][2:] == [("a", 0, 0, True), ("b", 0, 0, True)]
+    assert outcome.finished == 2 and outcome.output_tokens == 24
+    assert outcome.resume_hit_tokens == 0
+
+
+def test_a_worker_that_is_not_told_of_the_reset_goes_on_with_the_old_column() -> None:
+    """Where a request starts from zero nothing is read from there."""
+    told, untold = reset(True, 9), reset(True, 9, worker="stale-on-reset")
+    assert told[0].digest == untold[0].digest
+    copies = [[e[1] for e in heard.of("copy") if e[2] == "pre"] for _, heard in (told, untold)]
+    assert len(copies[1]) > len(copies[0])
+    assert not told[0].findings and not untold[0].findings

@@ -108,6 +108,15 @@ def test_the_accepted_draft_whose_state_it_is_decides_what_is_carried() -> None:
     assert heard.events[1][5] == 103 and request.accepted[1] == 1
 
 
+@pytest.mark.parametrize(("running", "source"), [(3, 103), (4, 0), (9, 0)])
+def test_a_column_behind_the_table_is_the_null_block(running: int, source: int) -> None:
+    """A request that was put back and keeps its old column: its new table may be shorter."""
+    told, heard = worker()
+    request = Asker(pages=[[], [100, 101, 102, 103]], running=[-1, running])
+    told.before(0, [row(request, 16, 32)], [], [[], []])
+    assert heard.events[0] == ("copy", "a", 1, "pre", source, 101, source, 0)
+
+
 def test_of_a_relocated_block_only_the_inputs_of_the_convolution_move() -> None:
     told, heard = worker(drafts=1)
     request = Asker(running=[-1, 2], accepted=[1, 2])

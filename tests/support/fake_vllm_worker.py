@@ -41,7 +41,7 @@ class Fake:
 
     def step(self, said: dict[str, Any]) -> dict[str, Any]:
         self._misbehave()
-        log: list[Any] = []
+        log: list[Any] = [["reset", said["reset"] == "running"]] if said["reset"] else []
         rows: list[Any] = []
         gone = set(said["abort"])
         self.waiting = [r for r in self.waiting if r["id"] not in gone]

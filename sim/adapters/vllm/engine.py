@@ -88,6 +88,7 @@ class LiveScheduler:
         self.preempted_in_vain = 0
         """Preemptions since some request last got further than it had ever been."""
         self._aborted: dict[str, None] = {}
+        self._reset = ""
 
     def add(self, arrival: Arrival, time: int) -> None:
         """A request arrives."""
@@ -113,9 +114,9 @@ class LiveScheduler:
         self._aborted[name] = None
         return True
 
-    def reset(self) -> None:
-        """Not asked of a live release."""
-        raise RefusedError(f"{self.child.name} cannot run this: workload.resets are the reference engine's alone")
+    def reset(self, running: bool = False) -> None:
+        """Empty the release's prefix cache before the next step; ``running``: those that run are put back first."""
+        self._reset = "running" if running else "idle"
 
     @property
     def free_blocks(self) -> int:
@@ -140,7 +141,8 @@ class LiveScheduler:
         self.observer.step(index, time, budget)
         result = Step()
         aborted, self._aborted = list(self._aborted), {}
-        said = self.child.ask({"do": "step", "budget": budget, "abort": aborted})
+        reset, self._reset = self._reset, ""
+        said = self.child.ask({"do": "step", "budget": budget, "abort": aborted, "reset": reset})
         self._hear(said["aborted"])
         for name in aborted:
             self.worker.leave(self.requests.pop(name))
@@ -215,6 +217,9 @@ class LiveScheduler:
 
     def _on_refuse(self, name: str, reason: str) -> None:
         self.observer.refuse(name, reason)
+
+    def _on_reset(self, done: bool) -> None:
+        self.observer.reset(done)
 
     def _on_preempt(self, name: str) -> None:
         self.worker.leave(self.requests[name])

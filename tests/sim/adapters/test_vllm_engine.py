@@ -59,6 +59,9 @@ class Heard(Observer):
     def abort(self, request: str) -> None:
         self.lines.append(("abort", request))
 
+    def reset(self, done: bool) -> None:
+        self.lines.append(("reset", done))
+
 
 def child(*how: str, answer_s: float = 20, start_s: float = 20) -> Child:
     return Child("vLLM fake", [sys.executable, str(FAKE), *how], answer_s=answer_s, start_s=start_s)
@@ -140,10 +143,20 @@ def test_a_worker_that_does_not_start_becomes_one_message() -> None:
         Child("vLLM x", ["/nowhere/python"])
 
 
-def test_a_tier_and_resets_are_refused_by_name() -> None:
+@pytest.mark.parametrize("running", [False, True])
+def test_a_reset_is_asked_of_the_release_once_with_its_next_step(running: bool) -> None:
     with child() as engine:
-        with pytest.raises(EngineError, match=r"vLLM fake cannot run this: workload\.resets"):
-            scheduler(engine, Heard()).reset()
+        heard = Heard()
+        live = scheduler(engine, heard)
+        live.add(ARRIVAL, 0)
+        live.reset(running)
+        for index in range(2):
+            live.step(index, index, 64)
+        assert [line for line in heard.lines if line[0] == "reset"] == [("reset", running)]
+
+
+def test_a_tier_is_refused_by_name() -> None:
+    with child() as engine:
         tiered, table = replace(OPTIONS, offload=Offload(8)), presets.table(OPTIONS.preset, OPTIONS.rules)
         with pytest.raises(EngineError, match=r"vLLM fake cannot run this: engine\.offload"):
             LiveScheduler(tiered, rules.resolve(table), Heard(), 0, engine)
