@@ -126,6 +126,7 @@ def test_every_engine_key_arrives(written: Any) -> None:
   partial_hits: false
   prefix_match_unit: 32
   cache_config_block_size: 48
+  initial_block_size: 8
   watermark: 0.25
   scheduler_reserve_full_isl: false
   num_prefill_checkpoint_blocks: 1
@@ -465,8 +466,16 @@ def test_merge_keys_and_anchors_keep_their_lines(written: Any) -> None:
     assert refusal(written(text)) == [
         "s.yaml:10: variants.two.engine.groups[1].block_size: found 0, allowed at least 1"
     ]
-    fine = runs(load(written(text.replace("block_size: 0", "block_size: 32"))))
+    fine = runs(load(written(text.replace("block_size: 0", "block_size: 64"))))
     assert [g.kind for g in fine[0].options.groups] == ["recurrent", "recurrent"]
+
+
+def test_states_of_two_sizes_are_refused_unless_a_rule_takes_them(written: Any) -> None:
+    text = HEAD.replace("- {name: gdn,", "- {name: other, kind: recurrent, block_size: 32}\n    - {name: gdn,")
+    [said] = refusal(written(text))
+    assert "found 64 in group 'gdn' beside 32 in 'other', allowed one block size" in said
+    assert runs(load(written(text.replace("engine:\n", "engine:\n  rules: {state_blocks: any}\n", 1))))
+    assert runs(load(written(text.replace("block_size: 32}", "block_size: 32, mamba_cache_mode: all}", 1))))
 
 
 def test_a_long_list_of_problems_is_cut(written: Any) -> None:
