@@ -133,6 +133,8 @@ class Engine(Strict):
     """Tokens between states that stay published; 0: only those that a resend needs; all by default (since 0.29)."""
     shared_prefix_checkpoint: bool = False
     """Whether a chunk stops exactly where a prefix is known to be shared (since vLLM 0.32)."""
+    mamba_chunk_size: Annotated[int, Field(ge=0, le=MAX_BLOCK_SIZE)] = 0
+    """Tokens of a recurrent kernel's own chunk, which has a state at its end (`all` mode); 0: it fits the block."""
     offload: OffloadModel = OffloadModel()
     """A tier below the pool, into which full blocks are stored and from which requests are started; none by default."""
     speculative: SpeculativeModel = SpeculativeModel()
@@ -164,6 +166,7 @@ class Engine(Strict):
             prefill_checkpoint_alignment=self.prefill_checkpoint_alignment,
             prefix_cache_retention_interval=self.prefix_cache_retention_interval,
             shared_prefix_checkpoint=self.shared_prefix_checkpoint,
+            mamba_chunk_size=self.mamba_chunk_size,
             offload=Offload(self.offload.blocks),
             speculative=Speculative(
                 method=self.speculative.method,

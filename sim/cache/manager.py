@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from sim.cache.connector import attention_hit, by_position, drafters
 from sim.cache.groups import AllModeCache, AttentionCache, CopyOnWrite, Full, OnClaim, RecurrentCache, Table
 from sim.cache.lookup import Hit, geometry
 from sim.cache.pool import NULL, BlockPool, OnUnclaim
@@ -70,6 +72,8 @@ class KVCache:
         if self.tier is not None:
             for manager in self.managers:
                 manager.full = self.published
+        self.drafters = drafters(options.groups)
+        """The drafter's own attention groups."""
         self.given: list[list[int]] = [[] for _ in options.groups]
         """Blocks newly given to each attention group in this step."""
 
@@ -111,14 +115,23 @@ class KVCache:
 
         A hit that ends inside a scheduler block is given up back to its start if the tier reaches further than it.
         """
-        if self.tier is None:
+        connector = self.rules.connector
+        if self.tier is None or (connector.refuses and self.states):
             return hit, 0
+        joint, hit = hit, self._divergent(request, hit) if connector.divergent else hit
         start = hit.tokens // self.scheduler_block * self.scheduler_block
         hashed = self._hashed(request)
         # Attention first: its blocks bound what states are looked for.
         shelves = [
-            Shelf(m.group, m.block_size, self._mode(m.group), self.drops[m.group], hashed // m.block_size)
+            Shelf(
+                m.group,
+                m.block_size,
+                self._mode(m.group),
+                connector.drops and self.drops[m.group],
+                hashed // m.block_size,
+            )
             for m in sorted(self.managers, key=lambda m: m in self.states)
+            if connector.asks_draft or m.group not in self.drafters
         ]
         hashes = request.hashes(self.unit, self.ahead)
 
@@ -132,12 +145,20 @@ class KVCache:
             first = max(end // shelf.block_size - 1, 0) if shelf.mode else 0
             self.tier.touch(key(shelf, column) for column in range(shelf.known - 1, first - 1, -1))
         if end <= hit.tokens:
-            return hit, 0
+            return (hit if connector.unbacked else joint), 0
         blocks = [
             [NULL] * ((end - 1) // m.block_size) if m in self.states else hit.blocks[m.group][: start // m.block_size]
             for m in self.managers
         ]
         return hit._replace(tokens=start, blocks=blocks), end - start
+
+    def _divergent(self, request: Request, joint: Hit) -> Hit:
+        """Attention's own hit, where it is longer than the one on which all agree."""
+        hashes = request.hashes(self.unit, self.ahead)
+        own = attention_hit(
+            self.pool, self.geometry, hashes, self.num_groups, request.num_tokens - 1, self._hashed(request)
+        )
+        return own if own.tokens > joint.tokens else joint
 
     def _mode(self, group: int) -> str:
         return self.options.groups[group].mamba_cache_mode if self.options.groups[group].recurrent else ""
@@ -147,16 +168,57 @@ class KVCache:
         size = self.managers[group].block_size
         return request.hashes(self.unit, self.ahead)[-(-tokens // size) * size // self.unit - 1].hex()
 
-    def store(self) -> list[Full]:
-        """Put the full blocks that this step advertised, and still does, into the tier; returns those that are new."""
+    def store(self, prefills: Sequence[Request] = ()) -> list[Full]:
+        """Put the full blocks that this step advertised, and still does, into the tier; returns those that are new.
+
+        ``prefills``: who computed tokens of its prompt, for a connector that goes by its own copies of their tables.
+        """
         if self.tier is None:
             return []
         stored: list[Full] = []
         held = [f for f in self.published if self.pool.holds(f.group, f.hash, f.block)]
+        if self.rules.connector.positional:
+            held = [full for request in prefills for full in self._by_position(request)]
+        if not self.rules.connector.stores_draft:
+            held = [f for f in held if f.group not in self.drafters]
         for _, batch in groupby(held, key=lambda f: f.request):
             full = {(f.group, f.hash): f for f in batch}
             stored += [full[key] for key in self.tier.store(list(full))]
         return stored
+
+    def _by_position(self, request: Request) -> list[Full]:
+        hashes = request.hashes(self.unit, self.ahead)
+        tokens = min(request.computed, request.num_prompt)
+        return [
+            full
+            for m in self.managers
+            for full in by_position(
+                request.id,
+                m.group,
+                request.pages[m.group] if m in self.states else request.tables[m.group].blocks,
+                hashes,
+                m.block_size,
+                self.unit,
+                tokens,
+            )
+        ]
+
+    def save_cancelled(self, request: Request) -> list[Full]:
+        """What a request that is taken away leaves in the tier: its state, under the prompt less a token."""
+        tokens = request.computed - 1
+        if self.tier is None or not self.rules.connector.saves_cancelled or tokens <= 0:
+            return []
+        hashes = request.hashes(self.unit, self.ahead)
+        left: list[Full] = []
+        for m in self.managers:
+            size, table = m.block_size, request.tables[m.group].blocks
+            if m not in self.states:
+                left += by_position(request.id, m.group, table, hashes, size, self.unit, tokens)
+            elif tokens % size == 0 and request.running[m.group] >= 0:
+                slot = request.pages[m.group][request.running[m.group] + request.accepted[m.group] - 1]
+                left.append(Full(request.id, m.group, hashes[tokens // self.unit - 1], slot, tokens))
+        full = {(f.group, f.hash): f for f in left}
+        return [full[key] for key in self.tier.store(list(full))]
 
     def reset(self) -> bool:
         """Forget all that the pool advertises; False while somebody uses a block. The tier keeps what it has."""
@@ -219,7 +281,7 @@ class KVCache:
             blocks = hit.blocks[manager.group] if hit is not None else []
             tokens, checkpoint = slots, None
             if isinstance(manager, RecurrentCache):
-                tokens = end
+                tokens = slots if self.rules.state_slots.on else end
                 if self.options.num_prefill_checkpoint_blocks:
                     checkpoint = self._checkpoint(request, manager, table, start, end)
                     if commit:
@@ -270,7 +332,7 @@ class KVCache:
             table = request.tables[manager.group]
             if manager in self.states:
                 before = len(table.blocks)
-                tokens = end if isinstance(manager, RecurrentCache) else slots
+                tokens = end if isinstance(manager, RecurrentCache) and not self.rules.state_slots.on else slots
                 request.appended(manager.group, before, manager.extend(request.id, table, tokens))
             else:
                 self.given[manager.group] += manager.extend(request.id, table, slots)

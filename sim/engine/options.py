@@ -94,6 +94,8 @@ class Options:
     """Tokens between states that stay published; 0: only those that a resend needs; None: all."""
     shared_prefix_checkpoint: bool = False
     """Whether a chunk stops exactly where a prefix is known to be shared."""
+    mamba_chunk_size: int = 0
+    """Tokens of a recurrent kernel's own chunk (``all`` mode); 0: one that ends at every boundary."""
     offload: Offload = Offload()
     speculative: Speculative = Speculative()
     clock: str = "us"

@@ -24,7 +24,10 @@ VLLM_0_26_0: dict[str, str] = {
     "modules": "one",
     "kernel": "align-and-all",
     "worker": "v2",
+    "state_slots": "scheduled",
     "offload": "any-length",
+    "connector": "exact-slot",
+    "load_failure": "recompute",
     "admission": "wait",
 }
 

@@ -80,6 +80,7 @@ class Request:
         "index",
         "junction",
         "last_step",
+        "load_error",
         "max_outputs",
         "num_prompt",
         "order",
@@ -104,6 +105,7 @@ class Request:
         self.tokens = Tokens.generate(arrival.segments, arrival.index, self.max_outputs + num_drafts + 1)
         self.acceptance = Acceptance(options.speculative, arrival.accepted_drafts, seed, arrival.id)
         self.external = arrival.external
+        self.load_error = arrival.load_error
         self._observer = observer
         self._hash_list: list[bytes] | None = None
         groups = len(options.groups)

@@ -12,12 +12,15 @@ from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Any
 
+from sim.cache.connector import CONNECTORS, Connector
 from sim.cache.lookup import Hit, Lookup, intersection
 from sim.cache.retire import Retire, stops_at_null_gap, walks_gaps
 from sim.cache.tier import WINDOWS, Window
 from sim.engine.boundaries import BOUNDARIES, Boundaries
 from sim.engine.checkpoint import CHECKPOINTS, Checkpoint
 from sim.engine.guard import GUARDS, Guard
+from sim.engine.kernel import KERNELS, Kernel
+from sim.engine.memory import MEMORIES, Memory
 from sim.engine.options import Options
 from sim.engine.split import SPLITS, Cut, Split
 from sim.errors import InputError, PolicyError
@@ -88,16 +91,6 @@ class Padding:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
-    """What a worker keeps of a request between its steps, and how it copies that."""
-
-    keeps_accepted: bool = True
-    """Whether a request that is skipped for a step keeps its accepted count (v2)."""
-    shifts_inputs: bool = True
-    """Whether a copy of the state after an accepted draft takes the convolution's inputs up to that draft too."""
-
-
-@dataclass(frozen=True, slots=True)
 class Rules:
     """The rules in force."""
 
@@ -133,12 +126,18 @@ class Rules:
     """What a drafter takes off the budget."""
     modules: Flag
     """How a multi-token predictor drafts; on: a module of its own for each draft is known."""
-    kernel: Flag
-    """Which cache modes the recurrent kernels have; on: ``all`` beside ``align``."""
+    kernel: Kernel
+    """Which states a chunk leaves, and which cache modes the recurrent kernels have."""
     worker: Memory
     """What a worker keeps of a request between its steps."""
+    state_slots: Flag
+    """What a recurrent group reserves blocks for; on: the tokens that a drafter looks ahead, too."""
     offload: Window
     """How many tokens a tier below the pool may return."""
+    connector: Connector
+    """What a connector takes for a state, and how the hits of several groups come together."""
+    load_failure: Flag
+    """What of tokens whose load failed; on: nobody notices."""
     admission: Flag
     """What a request that does not fit does to those behind it; on: they wait."""
 
@@ -172,9 +171,12 @@ RULES: dict[str, dict[str, object]] = {
     },
     "draft_slots": {"max-num-seqs": draft_slots_per_seq, "scheduled": draft_slots_per_scheduled},
     "modules": {"one": Flag(False), "one-a-draft": Flag(True)},
-    "kernel": {"align-and-all": Flag(True), "align": Flag(False)},
-    "worker": {"v2": Memory(), "v1": Memory(keeps_accepted=False), "unshifted": Memory(shifts_inputs=False)},
+    "kernel": KERNELS,
+    "worker": MEMORIES,
+    "state_slots": {"scheduled": Flag(False), "with-look-ahead": Flag(True)},
     "offload": dict(WINDOWS),
+    "connector": CONNECTORS,
+    "load_failure": {"recompute": Flag(False), "ignored": Flag(True)},
     "admission": {"wait": Flag(True)},
 }
 

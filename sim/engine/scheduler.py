@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections import deque
 from dataclasses import dataclass, field
 
+from sim.cache.groups import Full
 from sim.cache.lookup import Hit
 from sim.cache.manager import KVCache
 from sim.engine.options import Options
@@ -71,6 +72,8 @@ class Scheduler:
             rules.worker,
             observer,
             rules.checkpoint if options.num_prefill_checkpoint_blocks else None,
+            rules.kernel,
+            options.mamba_chunk_size,
         )
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
@@ -78,6 +81,7 @@ class Scheduler:
         """The running requests that are not quiet, in order."""
         # A threshold below a decode row would cut it: such rows are never quiet.
         whole = not (0 < self.threshold < 1 + self.num_drafts or self.slots)
+        whole = whole and rules.worker.merges and not rules.state_slots.on
         self.quiet = Quiet(self.cache, self.worker, observer, self.num_drafts, fast_forward and whole)
         self.admissions = 0
         self.preempted_in_vain = 0
@@ -168,6 +172,7 @@ class Scheduler:
                 self._wake(request, index)
                 self.running.remove(request)
                 self.active.remove(request)
+                self._tell_stored(self.cache.save_cancelled(request))
                 self.cache.free(request)
             else:
                 self.waiting.remove(request)
@@ -305,8 +310,12 @@ class Scheduler:
             request.junction = hit.junction
             external = max(min(request.external, request.num_tokens - 1) - hit.tokens, 0)
             connector = external > 0
+            pooled = hit
             if not connector:
                 hit, external = self.cache.offloaded(request, hit)
+            arrives = not (request.load_error and external and not request.started)
+            if not arrives and not self.rules.load_failure.on:
+                hit, external, connector = pooled, 0, False
             start = hit.tokens + external
             count, stop = request.num_tokens - start, ""
             drafted = 0
@@ -335,21 +344,25 @@ class Scheduler:
                 self.observer.refuse(request.id, reason)
                 return
             self.waiting.popleft()
-            self._admit(request, hit, external, connector)
+            self._admit(request, hit, external, connector, arrives)
             limit -= count
             self.observer.chunk(request.id, start, start + count, drafted, stop, 0, ())
             rows.append(Row(request, start, start + count, placeholders(min(drafted, count - 1)), drafted))
 
-    def _admit(self, request: Request, hit: Hit, external: int, connector: bool) -> None:
-        """From waiting to running; ``external`` tokens come from a connector, or from the tier below the pool."""
+    def _admit(self, request: Request, hit: Hit, external: int, connector: bool, arrives: bool) -> None:
+        """From waiting to running; ``external`` tokens come from a connector, or from the tier below the pool.
+
+        ``arrives``: whether their states really do.
+        """
         self.observer.admit(request.id, hit.tokens, external, request.started)
         start = hit.tokens + external
         for group in self.options.recurrent:
             column = (start - 1) // self.options.groups[group].block_size
-            if external:
+            if external and arrives:
                 key = request.id if connector else self.cache.key_of(request, group, start)
-                self.observer.load(request.id, group, key, request.pages[group][column], start)
-            elif hit.tokens:
+                more = connector and self.rules.connector.whole and start == request.num_tokens - 1
+                self.observer.load(request.id, group, key, request.pages[group][column], start + more)
+            elif not external and hit.blocks[group]:
                 slot = hit.blocks[group][-1]
                 self.observer.restore(request.id, group, slot, column, start, hit.group_hits)
         request.started = True
@@ -387,9 +400,7 @@ class Scheduler:
                 if row.emitted:
                     # What a stop trims was computed and is not the request's; its last token never is.
                     self.cache.publish(row.request, min(row.request.computed, row.request.num_tokens - 1))
-        for full in self.cache.store():
-            if self.options.groups[full.group].recurrent:
-                self.observer.store(full.group, full.block, full.hash.hex(), full.tokens)
+        self._tell_stored(self.cache.store([row.request for row in rows if row.start < row.request.num_prompt]))
         for row in rows:
             request = row.request
             if request.outputs >= request.max_outputs:
@@ -400,6 +411,11 @@ class Scheduler:
                 result.finished.append(request.id)
             elif not request.prefilling and self.quiet.enter(request, index + 1):
                 self.active.remove(request)
+
+    def _tell_stored(self, stored: list[Full]) -> None:
+        for full in stored:
+            if self.options.groups[full.group].recurrent:
+                self.observer.store(full.group, full.block, full.hash.hex(), full.tokens)
 
     # Quiet requests.
 

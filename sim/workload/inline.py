@@ -34,6 +34,8 @@ class Request(Strict):
     """Entry m mod len: drafts that are right in its m-th proposal. Default: the engine's."""
     external: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] = 0
     """Leading prompt tokens that a connector computed."""
+    load_error: bool = False
+    """Whether what a connector or an offload tier should bring it does not arrive."""
     abort: Time | None = None
     """When it is taken away again: microseconds, or a step under `clock: steps`."""
     after: str | None = None
@@ -56,6 +58,7 @@ def arrivals_of(requests: Sequence[Request]) -> list[Arrival]:
             max_tokens=r.max_tokens,
             accepted_drafts=None if r.accepted_drafts is None else tuple(r.accepted_drafts),
             external=r.external,
+            load_error=r.load_error,
             abort=r.abort,
             after=r.after,
         )

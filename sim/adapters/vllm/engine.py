@@ -70,7 +70,15 @@ class LiveScheduler:
         self._free: int = self.about["free"]
         self.requests: dict[str, Request] = {}
         self.worker = LiveWorker(
-            options.groups, self.num_drafts, rules.seed, options.scheduler_block_size, rules.worker, observer
+            options.groups,
+            self.num_drafts,
+            rules.seed,
+            options.scheduler_block_size,
+            rules.worker,
+            observer,
+            None,
+            rules.kernel,
+            options.mamba_chunk_size,
         )
         self.preempted_in_vain = 0
         """Preemptions since some request last got further than it had ever been."""
@@ -78,6 +86,8 @@ class LiveScheduler:
 
     def add(self, arrival: Arrival, time: int) -> None:
         """A request arrives."""
+        if arrival.load_error:
+            raise RefusedError(f"{self.child.name} cannot run this: load_error is the reference engine's alone")
         request = Request(arrival, self.options, self.seed, self.observer)
         self.observer.arrive(request.id, request.index, time, arrival.segments, None, request.max_outputs)
         prompt = request.tokens.ids[: request.num_prompt].astype("<i4").tobytes()
