@@ -51,7 +51,10 @@ class Acceptance:
 
     def row(self, request: str, group: int, writes: Sequence[tuple[int, int]], kept: int) -> None:
         """A row left these; a run of rows has been verified already, and ``kept`` of the last one's tokens stay."""
-        self._last[request, group] = Last(tuple(slot for _, slot in writes), min(kept, len(writes)))
+        if writes:
+            self._last[request, group] = Last(tuple(slot for _, slot in writes), min(kept, len(writes)))
+        else:
+            self._last.pop((request, group), None)
 
     def verified(self, request: str, groups: Sequence[int], kept: int) -> None:
         """Verification kept so many tokens of its row."""

@@ -47,7 +47,7 @@ CONNECTORS: dict[str, object] = {
     "divergent": Connector(divergent=True),
     "divergent-unbacked": Connector(divergent=True, unbacked=True),
     "hands-over-last-token": Connector(whole=True),
-    "saves-cancelled": Connector(saves_cancelled=True),
+    "saves-cancelled": Connector(saves_cancelled=True, drops=False),
     "draft-group-missing": Connector(stores_draft=False),
     "draft-group-left-out": Connector(stores_draft=False, asks_draft=False),
 }
