@@ -23,8 +23,8 @@ class Last:
     """Where copies took the state of the last one kept."""
 
     def applied(self, slot: int) -> int | None:
-        """The count that takes this slot; None: its own; 0: none of 1 to K + 1 does."""
-        if slot == self.slots[self.kept - 1] or slot in self.moved:
+        """The count that takes this slot; None: its own, or there is nothing to count; 0: none of 1 to K + 1 does."""
+        if len(self.slots) == 1 or slot == self.slots[self.kept - 1] or slot in self.moved:
             return None
         return self.slots.index(slot) + 1 if slot in self.slots else 0
 
@@ -66,7 +66,7 @@ class Acceptance:
     def copied(self, request: str, group: int, source: int, target: int) -> None:
         """A state was copied, by a worker that need not read it next."""
         last = self._last.get((request, group))
-        if last is not None and last.applied(source) is None:
+        if last is not None and source == last.slots[last.kept - 1]:
             last.moved.add(target)
 
     def taken(self, request: str, group: int, slot: int) -> Misapplied | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sim.engine.checkpoint import Checkpoint
-from sim.engine.kernel import Kernel, Left, Span
+from sim.engine.kernel import EVERY_BOUNDARY, Kernel, Left, Span
 from sim.engine.memory import Memory, Rows
 from sim.engine.rules import Seed
 from sim.events import Group, Observer
@@ -48,7 +48,7 @@ class Worker:
         memory: Memory,
         observer: Observer,
         checkpoint: Checkpoint | None = None,
-        kernel: Kernel = Kernel(),
+        kernel: Kernel = EVERY_BOUNDARY,
         mamba_chunk_size: int = 0,
     ) -> None:
         self.num_drafts = num_speculative_tokens
@@ -134,9 +134,7 @@ class Worker:
         """``all`` mode: no copies. A prefill row leaves states in the columns of the boundaries that it passes, as the
         kernel's own chunks allow; a decode row the states after each token, from the column of its last one on."""
         prefills = [row for row in rows if not self._updates(row)]
-        left = self.kernel.leaves(
-            [Span(row.start, row.end) for row in prefills], block, self.mamba_chunk_size or block
-        )
+        left = self.kernel.leaves([Span(row.start, row.end) for row in prefills], block, self.mamba_chunk_size or block)
         # A row's state that goes into another's table is written once that one has read its own.
         foreign = any(state.source != state.target for state in left)
         for row in reversed(rows) if foreign else rows:

@@ -101,8 +101,9 @@ class Kernel:
     """Whether they have ``all`` mode beside ``align``."""
 
 
+EVERY_BOUNDARY = Kernel()
 KERNELS: dict[str, object] = {
-    "align-and-all": Kernel(),
+    "align-and-all": EVERY_BOUNDARY,
     "align": Kernel(all_mode=False),
     "all-chunk-end-only": Kernel(end_only),
     "flat-batch-grid": Kernel(flat_grid),

@@ -132,6 +132,7 @@ def test_every_engine_key_arrives(written: Any) -> None:
   prefill_checkpoint_alignment: 16
   prefix_cache_retention_interval: 128
   shared_prefix_checkpoint: true
+  mamba_chunk_size: 128
   speculative:
     method: eagle
     num_speculative_tokens: 2
