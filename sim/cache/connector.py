@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from sim.cache.groups import Full
 from sim.cache.lookup import Geometry, Hit, intersection
 from sim.cache.pool import BlockPool
+from sim.cache.tier import Shelf, Tier
 from sim.events import Group
 
 
@@ -38,6 +39,8 @@ class Connector:
     """Whether blocks of the drafter's own attention groups are saved."""
     asks_draft: bool = True
     """Whether a prompt ends where such a group has no more."""
+    tails: tuple[bool, bool] = (False, False)
+    """Whether a prompt's tail inside a block is saved: when a copy keeps it, and when it is published."""
 
 
 CONNECTORS: dict[str, object] = {
@@ -50,6 +53,8 @@ CONNECTORS: dict[str, object] = {
     "saves-cancelled": Connector(saves_cancelled=True, drops=False),
     "draft-group-missing": Connector(stores_draft=False),
     "draft-group-left-out": Connector(stores_draft=False, asks_draft=False),
+    "tails-that-are-copied": Connector(tails=(True, False)),
+    "tails": Connector(tails=(True, True)),
 }
 
 
@@ -67,6 +72,21 @@ def attention_hit(
     if not dense:
         return Hit(0, [[] for _ in range(num_groups)], 0, [0] * num_groups)
     return intersection(pool, replace(geo, families=dense), hashes, num_groups, limit, known)
+
+
+def longest_tail(
+    tier: Tier, shelves: Sequence[Shelf], hashes: Sequence[bytes], unit: int, end: int, limit: int
+) -> int:
+    """The longest prefix beyond ``end`` that every group has to its very end, inside a block too; ``end``: none."""
+
+
+    def holds(shelf: Shelf, tokens: int) -> bool:
+        every = shelf.block_size // unit
+        before = () if shelf.mode else hashes[every - 1 : tokens // unit : every]
+        return all((shelf.group, key) in tier for key in (*before, hashes[tokens // unit - 1]))
+
+    lengths = range(limit // unit * unit, end, -unit)
+    return next((tokens for tokens in lengths if all(holds(shelf, tokens) for shelf in shelves)), end)
 
 
 def by_position(

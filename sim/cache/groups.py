@@ -69,6 +69,8 @@ class GroupCache:
         self.claim = claim
         self.full: list[Full] | None = None
         """Full blocks that were advertised, where somebody wants to know."""
+        self.tails: tuple[bool, bool] = False, False
+        """Whether tails inside a block are told too: those that a copy keeps, and those that are published."""
         self.copies: list[CopyOnWrite] = []
 
     def adopt(self, table: Table, hit: list[int], hit_tokens: int, total: int) -> None:
@@ -136,15 +138,15 @@ class GroupCache:
         known = pool.primary[block] == key or pool.holds(self.group, key, block)
         if not known and pool.primary[block] is not None and pool.primary_tokens[block] < tokens:
             pool.remove(block, "rekey")
-        self._insert(request, block, column, tokens, key)
+        self._insert(request, block, column, tokens, key, not isinstance(self, RecurrentCache))
         return key
 
-    def _insert(self, request: str, block: int, column: int, tokens: int, key: bytes) -> None:
+    def _insert(self, request: str, block: int, column: int, tokens: int, key: bytes, copied: bool = True) -> None:
         if not self.pool.insert(self.group, key, block, tokens):
             return
         if self.claim is not None:
             self.claim(self.group, block, request, column, tokens, key)
-        if self.full is not None and tokens % self.block_size == 0:
+        if self.full is not None and (tokens % self.block_size == 0 or self.tails[not copied]):
             self.full.append(Full(request, self.group, key, block, tokens))
 
 

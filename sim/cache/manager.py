@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from sim.cache.connector import attention_hit, by_position, drafters
+from sim.cache.connector import attention_hit, by_position, drafters, longest_tail
 from sim.cache.groups import AllModeCache, AttentionCache, CopyOnWrite, Full, OnClaim, RecurrentCache, Table
 from sim.cache.lookup import Hit, geometry
 from sim.cache.pool import NULL, BlockPool, OnUnclaim
@@ -72,6 +72,7 @@ class KVCache:
         if self.tier is not None:
             for manager in self.managers:
                 manager.full = self.published
+                manager.tails = rules.connector.tails
         self.drafters = drafters(options.groups)
         """The drafter's own attention groups."""
         self.given: list[list[int]] = [[] for _ in options.groups]
@@ -110,11 +111,13 @@ class KVCache:
 
     # The tier below the pool.
 
-    def offloaded(self, request: Request, hit: Hit) -> tuple[Hit, int]:
+    def offloaded(self, request: Request, hit: Hit, below: int | None = None) -> tuple[Hit, int]:
         """What is left of a hit, and how many tokens the tier adds to it.
 
         A hit that ends inside a scheduler block is given up back to its start if the tier reaches further than it.
+        ``below``: it is not to reach this far.
         """
+        limit = request.num_tokens - 1 if below is None else below - 1
         connector = self.rules.connector
         if self.tier is None or (connector.refuses and self.states):
             return hit, 0
@@ -138,7 +141,9 @@ class KVCache:
         def key(shelf: Shelf, column: int) -> Key:
             return shelf.group, hashes[(column + 1) * shelf.block_size // self.unit - 1]
 
-        end = reach(self.tier, self.rules.offload, shelves, key, start, request.num_tokens - 1)
+        end = reach(self.tier, self.rules.offload, shelves, key, start, limit)
+        if any(connector.tails) and self.geometry.fine:
+            end = longest_tail(self.tier, shelves, hashes, self.unit, end, min(limit, hashed))
         for shelf in shelves:
             # The start of a prompt is used most recently, its end is put out first. Of states only those count that
             # a repeat can need.
@@ -165,8 +170,10 @@ class KVCache:
 
     def key_of(self, request: Request, group: int, tokens: int) -> str:
         """The tier's name for the block from which a request goes on at ``tokens``."""
-        size = self.managers[group].block_size
-        return request.hashes(self.unit, self.ahead)[-(-tokens // size) * size // self.unit - 1].hex()
+        size, hashes = self.managers[group].block_size, request.hashes(self.unit, self.ahead)
+        if any(self.rules.connector.tails) and tokens % size and tokens % self.unit == 0:
+            return hashes[tokens // self.unit - 1].hex()
+        return hashes[-(-tokens // size) * size // self.unit - 1].hex()
 
     def store(self, prefills: Sequence[Request] = ()) -> list[Full]:
         """Put the full blocks that this step advertised, and still does, into the tier; returns those that are new.

@@ -91,6 +91,16 @@ class Padding:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadFailure:
+    """What a request does whose states do not arrive from a tier or a connector."""
+
+    ignored: bool = False
+    """Whether it goes on as if they had, and its blocks are published (SGLang 30986)."""
+    retries: bool = False
+    """Whether it takes the longest shorter prefix of which the tier has all groups, or computes it all (vLLM 50388)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Rules:
     """The rules in force."""
 
@@ -136,8 +146,8 @@ class Rules:
     """How many tokens a tier below the pool may return."""
     connector: Connector
     """What a connector takes for a state, and how the hits of several groups come together."""
-    load_failure: Flag
-    """What of tokens whose load failed; on: nobody notices."""
+    load_failure: LoadFailure
+    """What of tokens whose load failed."""
     admission: Flag
     """What a request that does not fit does to those behind it; on: they wait."""
 
@@ -176,7 +186,11 @@ RULES: dict[str, dict[str, object]] = {
     "state_slots": {"scheduled": Flag(False), "with-look-ahead": Flag(True)},
     "offload": dict(WINDOWS),
     "connector": CONNECTORS,
-    "load_failure": {"recompute": Flag(False), "ignored": Flag(True)},
+    "load_failure": {
+        "recompute": LoadFailure(),
+        "shorter-prefix": LoadFailure(retries=True),
+        "ignored": LoadFailure(ignored=True),
+    },
     "admission": {"wait": Flag(True)},
 }
 

@@ -314,8 +314,12 @@ class Scheduler:
             if not connector:
                 hit, external = self.cache.offloaded(request, hit)
             arrives = not (request.load_error and external and not request.started)
-            if not arrives and not self.rules.load_failure.on:
-                hit, external, connector = pooled, 0, False
+            if not arrives and not self.rules.load_failure.ignored:
+                arrives, failed = True, hit.tokens + external
+                hit, external = pooled, 0
+                if self.rules.load_failure.retries and not connector:
+                    hit, external = self.cache.offloaded(request, pooled, failed)
+                connector = False
             start = hit.tokens + external
             count, stop = request.num_tokens - start, ""
             drafted = 0
