@@ -74,11 +74,8 @@ def attention_hit(
     return intersection(pool, replace(geo, families=dense), hashes, num_groups, limit, known)
 
 
-def longest_tail(
-    tier: Tier, shelves: Sequence[Shelf], hashes: Sequence[bytes], unit: int, end: int, limit: int
-) -> int:
+def longest_tail(tier: Tier, shelves: Sequence[Shelf], hashes: Sequence[bytes], unit: int, end: int, limit: int) -> int:
     """The longest prefix beyond ``end`` that every group has to its very end, inside a block too; ``end``: none."""
-
 
     def holds(shelf: Shelf, tokens: int) -> bool:
         every = shelf.block_size // unit
