@@ -14,7 +14,15 @@ from sim.replay import drive
 from sim.result import Outcome
 
 FIRST = settings(max_examples=5000, derandomize=True, database=None, phases=[Phase.generate])
-CLEAN = ("exact-slot", "fails-closed", "divergent", "draft-group-missing", "draft-group-left-out", "tails")
+CLEAN = (
+    "exact-slot",
+    "reconciled",
+    "fails-closed",
+    "divergent",
+    "draft-group-missing",
+    "draft-group-left-out",
+    "tails",
+)
 WRONG = ("positional", "divergent-unbacked")
 
 

@@ -23,6 +23,8 @@ class Connector:
     positional: bool = False
     """Whether it saves, for each boundary of a prompt, what its own append-only copy of the block table names in that
     column, or only what the cache advertises."""
+    reconciled: bool = False
+    """Whether that copy follows the table: columns that were let go of, or moved, are null there too, and left out."""
     drops: bool = True
     """Whether a look-ahead drafter's groups give up a block of what it finds."""
     refuses: bool = False
@@ -46,6 +48,7 @@ class Connector:
 CONNECTORS: dict[str, object] = {
     "exact-slot": Connector(),
     "positional": Connector(positional=True, drops=False),
+    "reconciled": Connector(positional=True, reconciled=True, drops=False),
     "fails-closed": Connector(refuses=True),
     "divergent": Connector(divergent=True),
     "divergent-unbacked": Connector(divergent=True, unbacked=True),

@@ -195,20 +195,13 @@ class KVCache:
 
     def _by_position(self, request: Request) -> list[Full]:
         hashes = request.hashes(self.unit, self.ahead)
-        tokens = min(request.computed, request.num_prompt)
-        return [
-            full
-            for m in self.managers
-            for full in by_position(
-                request.id,
-                m.group,
-                request.pages[m.group] if m in self.states else request.tables[m.group].blocks,
-                hashes,
-                m.block_size,
-                self.unit,
-                tokens,
-            )
-        ]
+        tokens, reconciled = min(request.computed, request.num_prompt), self.rules.connector.reconciled
+        named: list[Full] = []
+        for m in self.managers:
+            mirrored = m in self.states and not reconciled
+            table = request.pages[m.group] if mirrored else request.tables[m.group].blocks
+            named += by_position(request.id, m.group, table, hashes, m.block_size, self.unit, tokens)
+        return [full for full in named if full.block != NULL] if reconciled else named
 
     def save_cancelled(self, request: Request) -> list[Full]:
         """What a request that is taken away leaves in the tier: its state, under the prompt less a token."""
