@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import groupby
 from typing import TYPE_CHECKING
 
-from sim.cache.connector import attention_hit, by_position, drafters, longest_tail
-from sim.cache.groups import AllModeCache, AttentionCache, CopyOnWrite, Full, OnClaim, RecurrentCache, Table
+from sim.cache.groups import AllModeCache, AttentionCache, CopyOnWrite, OnClaim, RecurrentCache, Table
 from sim.cache.lookup import Hit, geometry
-from sim.cache.pool import NULL, BlockPool, OnUnclaim
-from sim.cache.tier import Key, Shelf, Tier, reach
+from sim.cache.offload import Offloading
+from sim.cache.pool import BlockPool, OnUnclaim
 from sim.engine.checkpoint import Query
 from sim.engine.options import Options
 
@@ -66,15 +63,9 @@ class KVCache:
         self.aligned = [m for m in self.managers if isinstance(m, RecurrentCache)]
         self.states = [m for m in self.managers if isinstance(m, RecurrentCache | AllModeCache)]
         """Managers of recurrent groups, whatever their mode."""
-        self.tier = Tier(options.offload.blocks) if options.offload.blocks else None
-        self.published: list[Full] = []
-        """Full blocks advertised in this step, where there is a tier to store them in."""
-        if self.tier is not None:
-            for manager in self.managers:
-                manager.full = self.published
-                manager.tails = rules.connector.tails
-        self.drafters = drafters(options.groups)
-        """The drafter's own attention groups."""
+        self.offload = Offloading(self)
+        """The tier below the pool, if there is one."""
+        self.tier = self.offload.tier
         self.given: list[list[int]] = [[] for _ in options.groups]
         """Blocks newly given to each attention group in this step."""
 
@@ -84,7 +75,7 @@ class KVCache:
             manager.published_now.clear()
         for blocks in self.given:
             blocks.clear()
-        self.published.clear()
+        self.offload.published.clear()
 
     # Looking up.
 
@@ -98,127 +89,16 @@ class KVCache:
             request.hashes(self.unit, self.ahead),
             self.num_groups,
             request.num_tokens - 1,
-            self._hashed(request),
+            self.hashed(request),
         )
 
-    def _hashed(self, request: Request) -> int:
+    def hashed(self, request: Request) -> int:
         """Tokens whose hashes are known."""
         return max(request.num_tokens - self.ahead, 0) // self.unit * self.unit
 
     def miss(self) -> Hit:
         """A hit of nothing."""
         return Hit(0, [[] for _ in range(self.num_groups)], 0, [0] * self.num_groups)
-
-    # The tier below the pool.
-
-    def offloaded(self, request: Request, hit: Hit, below: int | None = None) -> tuple[Hit, int]:
-        """What is left of a hit, and how many tokens the tier adds to it.
-
-        A hit that ends inside a scheduler block is given up back to its start if the tier reaches further than it.
-        ``below``: it is not to reach this far.
-        """
-        limit = request.num_tokens - 1 if below is None else below - 1
-        connector = self.rules.connector
-        if self.tier is None or (connector.refuses and self.states):
-            return hit, 0
-        joint, hit = hit, self._divergent(request, hit) if connector.divergent else hit
-        start = hit.tokens // self.scheduler_block * self.scheduler_block
-        hashed = self._hashed(request)
-        # Attention first: its blocks bound what states are looked for.
-        shelves = [
-            Shelf(
-                m.group,
-                m.block_size,
-                self._mode(m.group),
-                connector.drops and self.drops[m.group],
-                hashed // m.block_size,
-            )
-            for m in sorted(self.managers, key=lambda m: m in self.states)
-            if connector.asks_draft or m.group not in self.drafters
-        ]
-        hashes = request.hashes(self.unit, self.ahead)
-
-        def key(shelf: Shelf, column: int) -> Key:
-            return shelf.group, hashes[(column + 1) * shelf.block_size // self.unit - 1]
-
-        end = reach(self.tier, self.rules.offload, shelves, key, start, limit)
-        if any(connector.tails) and self.geometry.fine:
-            end = longest_tail(self.tier, shelves, hashes, self.unit, end, min(limit, hashed))
-        for shelf in shelves:
-            # The start of a prompt is used most recently, its end is put out first. Of states only those count that
-            # a repeat can need.
-            first = max(end // shelf.block_size - 1, 0) if shelf.mode else 0
-            self.tier.touch(key(shelf, column) for column in range(shelf.known - 1, first - 1, -1))
-        if end <= hit.tokens:
-            return (hit if connector.unbacked else joint), 0
-        blocks = [
-            [NULL] * ((end - 1) // m.block_size) if m in self.states else hit.blocks[m.group][: start // m.block_size]
-            for m in self.managers
-        ]
-        return hit._replace(tokens=start, blocks=blocks), end - start
-
-    def _divergent(self, request: Request, joint: Hit) -> Hit:
-        """Attention's own hit, where it is longer than the one on which all agree."""
-        hashes = request.hashes(self.unit, self.ahead)
-        own = attention_hit(
-            self.pool, self.geometry, hashes, self.num_groups, request.num_tokens - 1, self._hashed(request)
-        )
-        return own if own.tokens > joint.tokens else joint
-
-    def _mode(self, group: int) -> str:
-        return self.options.groups[group].mamba_cache_mode if self.options.groups[group].recurrent else ""
-
-    def key_of(self, request: Request, group: int, tokens: int) -> str:
-        """The tier's name for the block from which a request goes on at ``tokens``."""
-        size, hashes = self.managers[group].block_size, request.hashes(self.unit, self.ahead)
-        if any(self.rules.connector.tails) and tokens % size and tokens % self.unit == 0:
-            return hashes[tokens // self.unit - 1].hex()
-        return hashes[-(-tokens // size) * size // self.unit - 1].hex()
-
-    def store(self, prefills: Sequence[Request] = ()) -> list[Full]:
-        """Put the full blocks that this step advertised, and still does, into the tier; returns those that are new.
-
-        ``prefills``: who computed tokens of its prompt, for a connector that goes by its own copies of their tables.
-        """
-        if self.tier is None:
-            return []
-        stored: list[Full] = []
-        held = [f for f in self.published if self.pool.holds(f.group, f.hash, f.block)]
-        if self.rules.connector.positional:
-            held = [full for request in prefills for full in self._by_position(request)]
-        if not self.rules.connector.stores_draft:
-            held = [f for f in held if f.group not in self.drafters]
-        for _, batch in groupby(held, key=lambda f: f.request):
-            full = {(f.group, f.hash): f for f in batch}
-            stored += [full[key] for key in self.tier.store(list(full))]
-        return stored
-
-    def _by_position(self, request: Request) -> list[Full]:
-        hashes = request.hashes(self.unit, self.ahead)
-        tokens, reconciled = min(request.computed, request.num_prompt), self.rules.connector.reconciled
-        named: list[Full] = []
-        for m in self.managers:
-            mirrored = m in self.states and not reconciled
-            table = request.pages[m.group] if mirrored else request.tables[m.group].blocks
-            named += by_position(request.id, m.group, table, hashes, m.block_size, self.unit, tokens)
-        return [full for full in named if full.block != NULL] if reconciled else named
-
-    def save_cancelled(self, request: Request) -> list[Full]:
-        """What a request that is taken away leaves in the tier: its state, under the prompt less a token."""
-        tokens = request.computed - 1
-        if self.tier is None or not self.rules.connector.saves_cancelled or tokens <= 0:
-            return []
-        hashes = request.hashes(self.unit, self.ahead)
-        left: list[Full] = []
-        for m in self.managers:
-            size, table = m.block_size, request.tables[m.group].blocks
-            if m not in self.states:
-                left += by_position(request.id, m.group, table, hashes, size, self.unit, tokens)
-            elif tokens % size == 0 and request.running[m.group] >= 0:
-                slot = request.pages[m.group][request.running[m.group] + request.accepted[m.group] - 1]
-                left.append(Full(request.id, m.group, hashes[tokens // self.unit - 1], slot, tokens))
-        full = {(f.group, f.hash): f for f in left}
-        return [full[key] for key in self.tier.store(list(full))]
 
     def reset(self) -> bool:
         """Forget all that the pool advertises; False while somebody uses a block. The tier keeps what it has."""
@@ -343,7 +223,7 @@ class KVCache:
         """Advertise what will be true once tokens up to ``end`` are computed, drafts apart."""
         if not self.enabled:
             return
-        hashes, hashed = request.hashes(self.unit, self.ahead), self._hashed(request)
+        hashes, hashed = request.hashes(self.unit, self.ahead), self.hashed(request)
         known = min(end, request.num_tokens)
         for manager in self.managers:
             table = request.tables[manager.group]

@@ -172,7 +172,7 @@ class Scheduler:
                 self._wake(request, index)
                 self.running.remove(request)
                 self.active.remove(request)
-                self._tell_stored(self.cache.save_cancelled(request))
+                self._tell_stored(self.cache.offload.save_cancelled(request))
                 self.cache.free(request)
             else:
                 self.waiting.remove(request)
@@ -312,13 +312,13 @@ class Scheduler:
             connector = external > 0
             pooled = hit
             if not connector:
-                hit, external = self.cache.offloaded(request, hit)
+                hit, external = self.cache.offload.offloaded(request, hit)
             arrives = not (request.load_error and external and not request.started)
             if not arrives and not self.rules.load_failure.ignored:
                 arrives, failed = True, hit.tokens + external
                 hit, external = pooled, 0
                 if self.rules.load_failure.retries and not connector:
-                    hit, external = self.cache.offloaded(request, pooled, failed)
+                    hit, external = self.cache.offload.offloaded(request, pooled, failed)
                 connector = False
             start = hit.tokens + external
             count, stop = request.num_tokens - start, ""
@@ -363,7 +363,7 @@ class Scheduler:
         for group in self.options.recurrent:
             column = (start - 1) // self.options.groups[group].block_size
             if external and arrives:
-                key = request.id if connector else self.cache.key_of(request, group, start)
+                key = request.id if connector else self.cache.offload.key_of(request, group, start)
                 more = connector and self.rules.connector.whole and start == request.num_tokens - 1
                 self.observer.load(request.id, group, key, request.pages[group][column], start + more)
             elif not external and hit.blocks[group]:
@@ -404,7 +404,7 @@ class Scheduler:
                 if row.emitted:
                     # What a stop trims was computed and is not the request's; its last token never is.
                     self.cache.publish(row.request, min(row.request.computed, row.request.num_tokens - 1))
-        self._tell_stored(self.cache.store([row.request for row in rows if row.start < row.request.num_prompt]))
+        self._tell_stored(self.cache.offload.store([row.request for row in rows if row.start < row.request.num_prompt]))
         for row in rows:
             request = row.request
             if request.outputs >= request.max_outputs:
