@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from oracle.acceptance import Acceptance
 from oracle.grid import disagreements
 from oracle.lineage import Draft, Lineage
 from oracle.lockstep import Lockstep
@@ -38,6 +39,7 @@ class Auditor(Observer):
         self.numerics = None if numeric is None else Numerics(numeric)
         taps = 0 if numeric is None else numeric.shape.conv_width
         self.lockstep = Lockstep(taps) if taps > 1 else None
+        self.acceptance = Acceptance()
         self.slots = Slots()
         self.lineage = Lineage()
         self.counts = Counts()
@@ -139,12 +141,14 @@ class Auditor(Observer):
     def preempt(self, request: str) -> None:
         seen = self.requests[request]
         seen.next, seen.waits = 0, "preempted"
+        self.acceptance.forget(request, self.recurrent)
 
     def admit(self, request: str, hit: int, external: int, resumed: bool) -> None:
         seen = self.requests[request]
         seen.hit, seen.external, seen.fresh, seen.misled = hit, external, True, False
         seen.unread = frozenset(self.recurrent)
         seen.next = hit + external
+        self.acceptance.forget(request, self.recurrent)
         seen.seeds.clear()
 
     def seed(self, request: str, group: int, column: int, width: int, slot: int) -> None:
@@ -207,6 +211,11 @@ class Auditor(Observer):
         if not self.groups[group].recurrent:
             self._erase([dst])
             return
+        if kind == "pre":
+            self._check_count(request, group, src)
+            self.acceptance.row(request, group, [(0, dst)], 1)
+        elif kind == "post":
+            self.acceptance.copied(request, group, src, dst)
         if self.lockstep is not None:
             self.lockstep.copy(conv_src, dst, shift)
         if src != dst:
@@ -228,6 +237,7 @@ class Auditor(Observer):
         seen.fresh = False
         seen.known = max(end - drafts, start + 1) if drafts else end
         seen.next = seen.known + (accepted[-1] if steps else 0)
+        seen.kept = accepted[-1] + 1 if steps else 1
 
     def advance(
         self,
@@ -243,6 +253,10 @@ class Auditor(Observer):
         seen, family = self.requests[request], self.family
         content = self.slots.get(read) if read >= 0 else None
         known = end - len(drafts)
+        self._check_count(request, group, read)
+        # A row leaves a state after each token, or one at its end that counts (and others on its way).
+        several = len(writes) == len(drafts) + 1 and writes[0][0] == known
+        self.acceptance.row(request, group, writes if several else writes[-1:], seen.kept if steps else 1)
         ancestor: int | None = None
         state: Any
         if read < 0:
@@ -288,6 +302,7 @@ class Auditor(Observer):
 
     def accept(self, request: str, drafted: int, accepted: int) -> None:
         self.requests[request].next += accepted
+        self.acceptance.verified(request, self.recurrent, accepted + 1)
 
     def output(self, request: str, count: int, tokens: tuple[int, ...] | None) -> None:
         seen = self.requests[request]
@@ -317,6 +332,7 @@ class Auditor(Observer):
         self._count_prefilled()
         for request in self._ended:
             del self.requests[request]
+            self.acceptance.forget(request, self.recurrent)
         self._ended.clear()
 
     def _count_prefilled(self) -> None:
@@ -490,6 +506,18 @@ class Auditor(Observer):
                 name = self.groups[other].name
                 message = f"{request} was given a hit of {offset} tokens, and {name} has {hit} of them"
                 self._shape("I5", "poison", request, offset, hit, message, name)
+
+    def _check_count(self, request: str, group: int, slot: int) -> None:
+        """I11 acceptance: the count that leads to this slot is the request's own."""
+        wrong = self.acceptance.taken(request, group, slot)
+        if wrong is None:
+            return
+        name = self.groups[group].name
+        count = f"an accepted count of {wrong.applied}" if wrong.applied else "no accepted count of 1 to K + 1"
+        self._shape(
+            "I11", "shape", request, wrong.own, wrong.applied,
+            f"{request}: {count} leads to {name} slot {slot}, its own is {wrong.own}", name,
+        )  # fmt: skip
 
     def _check_boundary(self, request: str, group: int, slot: int) -> None:
         """I12: a boundary that verification passed is held by its own column."""

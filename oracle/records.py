@@ -29,6 +29,8 @@ class Seen:
     outputs: int = 0
     next: int = 0
     """The token that it must process next."""
+    kept: int = 1
+    """Tokens that stay of the last row of a run."""
     known: int = 0
     """Tokens of the stream that its last chunk consumed, drafts apart."""
     hit: int = 0

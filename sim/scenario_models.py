@@ -162,6 +162,8 @@ class Engine(Strict):
     """Embeddings of encoded items (images) that are kept; max_num_batched_tokens by default."""
     max_num_encoder_input_tokens: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] | None = None
     """Embeddings that a step may encode; max_num_batched_tokens by default."""
+    mamba_chunk_size: Annotated[int, Field(ge=0, le=MAX_BLOCK_SIZE)] = 0
+    """Tokens of a recurrent kernel's own chunk, which has a state at its end (`all` mode); 0: it fits the block."""
     offload: OffloadModel = OffloadModel()
     """A tier below the pool, into which full blocks are stored and from which requests are started; none by default."""
     speculative: SpeculativeModel = SpeculativeModel()
@@ -197,6 +199,7 @@ class Engine(Strict):
             shared_prefix_checkpoint=self.shared_prefix_checkpoint,
             encoder_cache_size=self.encoder_cache_size,
             max_num_encoder_input_tokens=self.max_num_encoder_input_tokens,
+            mamba_chunk_size=self.mamba_chunk_size,
             offload=Offload(self.offload.blocks),
             speculative=Speculative(
                 method=self.speculative.method,

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sim.engine.checkpoint import Checkpoint
-from sim.engine.rules import Memory, Seed
+from sim.engine.kernel import EVERY_BOUNDARY, Kernel, Left, Span
+from sim.engine.memory import BatchRows, Memory
+from sim.engine.rules import Seed
 from sim.events import Group, Observer
 from sim.rows import Rows
 
@@ -50,6 +52,8 @@ class Worker:
         memory: Memory,
         observer: Observer,
         checkpoint: Checkpoint | None = None,
+        kernel: Kernel = EVERY_BOUNDARY,
+        mamba_chunk_size: int = 0,
         rows: Rows | None = None,
     ) -> None:
         self.num_drafts = num_speculative_tokens
@@ -62,10 +66,15 @@ class Worker:
         self.memory = memory
         self.observer = observer
         self.checkpoint = checkpoint
+        self.kernel = kernel
+        self.mamba_chunk_size = mamba_chunk_size
+        self.rows = BatchRows()
 
     def before(self, step: int, rows: list[Row], copies: list[CopyOnWrite], given: list[list[int]]) -> None:
         """Copies, then what attention was given, then the forward pass."""
         observer = self.observer
+        if self.memory.by_row:
+            self._look_up_counts(rows)
         for copy in copies:
             observer.copy(copy.request, copy.group, "cow", copy.source, copy.target, copy.source, 0)
         for row in rows:
@@ -78,7 +87,20 @@ class Worker:
         views = self._views(rows)
         for index, row in enumerate(rows):
             self._forward(row, index, views)
-            self._forward_all(row)
+        for group, block in self.all_mode:
+            self._forward_all(rows, group, block)
+
+    def _look_up_counts(self, rows: list[Row]) -> None:
+        """Take the accepted counts that lie in this step's batch rows."""
+        found = self.rows.update([row.request.id for row in rows])
+        for row in rows:
+            row.request.accepted = list(found.get(row.request.id, row.request.accepted))
+
+    def _bias(self, row: Row, group: int) -> int:
+        """How many columns behind the running one the worker takes the state to be."""
+        if self.memory.plain_restarts and not row.drafts:
+            return 0
+        return row.request.accepted[group] - 1
 
     def _pre_copy(self, step: int, row: Row) -> None:
         """Carry the state into the column in which this chunk ends."""
@@ -92,9 +114,11 @@ class Worker:
                 request.accepted[group] = 1
             if source not in (-1, target):
                 # Where both columns are one block its matrix stays, and the convolution's inputs still move up.
-                pages, bias = request.pages[group], request.accepted[group] - 1
+                pages, bias = request.pages[group], self._bias(row, group)
                 self._copy(request.id, group, "pre", pages, source, bias, pages[target])
                 request.accepted[group] = 1
+                if self.memory.shared:
+                    request.accepted = [1] * len(request.accepted)
             request.running[group] = target
         request.last_step = step
 
@@ -130,7 +154,7 @@ class Worker:
         for group, block in self.recurrent:
             pages, column = request.pages[group], request.running[group]
             if self._speculative(row):
-                read = pages[column + request.accepted[group] - 1]
+                read = _at(pages, column + self._bias(row, group))
                 writes = [(row.start + 1 + j, pages[column + j]) for j in range(len(row.drafts) + 1)]
             else:
                 slot = views[group][index] if views else pages[column]
@@ -139,17 +163,50 @@ class Worker:
                 exported = self._exported(row, request, group, block)
                 if exported is not None:
                     writes.insert(0, exported)
+            # Kernels leave the null block alone.
+            writes = [write for write in writes if write[1]]
             tell(request.id, group, row.start, row.end, row.drafts, read, writes, 0)
 
-    def _forward_all(self, row: Row) -> None:
-        """``all`` mode: no copies; the chunk leaves a state in the column of every boundary that it passes."""
-        request = row.request
-        for group, block in self.all_mode:
-            pages = request.pages[group]
-            read = pages[-(-row.start // block) - 1] if row.start else -1
-            ends = [*range((row.start // block + 1) * block, row.end, block), row.end]
-            writes = [(end, pages[-(-end // block) - 1]) for end in ends]
-            self.observer.advance(request.id, group, row.start, row.end, row.drafts, read, writes, 0)
+    def _forward_all(self, rows: list[Row], group: int, block: int) -> None:
+        """``all`` mode: no copies. A prefill row leaves states in the columns of the boundaries that it passes, as the
+        kernel's own chunks allow; a decode row the states after each token, from the column of its last one on."""
+        prefills = [row for row in rows if not self._updates(row)]
+        left = self.kernel.leaves([Span(row.start, row.end) for row in prefills], block, self.mamba_chunk_size or block)
+        # A row's state that goes into another's table is written once that one has read its own.
+        foreign = any(state.source != state.target for state in left)
+        for row in reversed(rows) if foreign else rows:
+            if self._updates(row):
+                self._update_all(row, group, block)
+            else:
+                self._prefill_all(row, group, block, prefills, left)
+
+    def _updates(self, row: Row) -> bool:
+        """Whether the kernel takes this row for a decode: it goes on by single tokens from a state."""
+        return self._speculative(row) or (row.end - row.start == 1 and row.start > 0)
+
+    def _update_all(self, row: Row, group: int, block: int) -> None:
+        request, pages = row.request, row.request.pages[group]
+        column, running = -(-row.end // block) - 1, request.running[group]
+        if running == -1:
+            running = max((row.start - 1) // block, 0)
+        read = _at(pages, running + self._bias(row, group)) if self._speculative(row) else pages[running]
+        writes = [(row.start + 1 + j, pages[column + j]) for j in range(row.end - row.start)]
+        self.observer.advance(request.id, group, row.start, row.end, row.drafts, read, writes, 0)
+        # Only a row of all K drafts is remembered by where it ended; another's place follows from what is computed.
+        request.running[group] = column if row.end - row.start == 1 + self.num_drafts else -1
+
+    def _prefill_all(self, row: Row, group: int, block: int, prefills: list[Row], left: list[Left]) -> None:
+        request, pages = row.request, row.request.pages[group]
+        read = pages[-(-row.start // block) - 1] if row.start else -1
+        mine = prefills.index(row)
+        writes = [
+            (state.offset, prefills[state.target].request.pages[group][state.column])
+            for state in left
+            if state.source == mine
+        ]
+        writes.append((row.end, pages[-(-row.end // block) - 1]))
+        request.running[group] = -1
+        self.observer.advance(request.id, group, row.start, row.end, row.drafts, read, writes, 0)
 
     def _exported(self, row: Row, request: Request, group: int, block: int) -> tuple[int, int] | None:
         """The state that a prefill chunk leaves on its way: offset and slot."""
@@ -163,6 +220,8 @@ class Worker:
         """Whether the kernel keeps a state after every token of this row."""
         if not self.num_drafts or row.end - row.start != len(row.drafts) + 1:
             return False
+        if self.memory.pads_as_prefill and row.drafts and row.drafts[0] < 0:
+            return False
         return bool(row.drafts) or row.start >= row.request.num_prompt
 
     def after(self, rows: list[Row]) -> None:
@@ -171,8 +230,11 @@ class Worker:
             request = row.request
             known = row.end - len(row.drafts)
             kept = max(row.emitted, 1)
+            count = self.memory.count(kept, self.num_drafts) if row.drafted else kept
+            for group, _ in self.all_mode:
+                request.accepted[group] = count
             for group, block in self.recurrent:
-                request.accepted[group] = kept
+                request.accepted[group] = count
                 boundary = (known + kept - 1) // block * block
                 if not self.num_drafts or boundary < known:
                     continue
@@ -181,13 +243,17 @@ class Worker:
                     request.accepted[group] = 1
                     if boundary == known:
                         continue
+                if target < column and not self.memory.saves_backward:
+                    continue
                 pages, bias = request.pages[group], boundary - known
                 self._copy(request.id, group, "post", pages, column, bias, pages[target])
+        if self.memory.by_row:
+            self.rows.keep({row.request.id: row.request.accepted for row in rows})
 
     def _copy(self, request: str, group: int, kind: str, pages: list[int], running: int, bias: int, to: int) -> None:
         """Copy the state after ``bias`` drafts; the convolution's inputs are those of the running column, shifted."""
         shift = bias if self.memory.shifts_inputs else 0
-        source, inputs = _page(pages, running + bias), _page(pages, running)
+        source, inputs = _at(pages, running + bias), _at(pages, running)
         self.observer.copy(request, group, kind, source, to, inputs, shift)
 
     def run(self, request: Request, start: int, last: Row, steps: int) -> None:
@@ -203,6 +269,6 @@ class Worker:
             request.accepted[group] = last.emitted
 
 
-def _page(pages: list[int], column: int) -> int:
-    """A column of a table; one behind its end is taken for the null block, in which nothing was ever written."""
-    return pages[column] if column < len(pages) else 0
+def _at(pages: list[int], column: int) -> int:
+    """The slot of a column; a column that the row does not have is as good as none (the null block)."""
+    return pages[column] if 0 <= column < len(pages) else 0

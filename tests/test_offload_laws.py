@@ -56,7 +56,7 @@ def tiered(draw: st.DrawFn, drafts_fit: bool = False, mode: str | None = None) -
         groups=groups,
         num_blocks=options.num_blocks + more,
         partial_hits=options.partial_hits and mode == "align",
-        # Drafts in all mode are not modelled: rejected ones stay in the state, with or without a tier.
+        # With drafts in all mode nobody saves the boundaries that decoding passes, with or without a tier.
         speculative=options.speculative if mode == "align" else Speculative(),
         offload=Offload(draw(st.one_of(st.integers(1, 12), st.integers(1, 2 * most + 2)))),
     )

@@ -72,6 +72,8 @@ class GroupCache:
         self.claim = claim
         self.full: list[Full] | None = None
         """Full blocks that were advertised, where somebody wants to know."""
+        self.tails: tuple[bool, bool] = False, False
+        """Whether tails inside a block are told too: those that a copy keeps, and those that are published."""
         self.copies: list[CopyOnWrite] = []
         self.follower_copies = True
         """Whether a request that hits a tail makes a copy of it."""
@@ -145,15 +147,15 @@ class GroupCache:
         known = pool.primary[block] == key or pool.holds(self.group, key, block)
         if not known and pool.primary[block] is not None and pool.primary_tokens[block] < tokens:
             pool.remove(block, "rekey")
-        self._insert(request, block, column, tokens, key)
+        self._insert(request, block, column, tokens, key, not isinstance(self, RecurrentCache))
         return key
 
-    def _insert(self, request: str, block: int, column: int, tokens: int, key: bytes) -> None:
+    def _insert(self, request: str, block: int, column: int, tokens: int, key: bytes, copied: bool = True) -> None:
         if not self.pool.insert(self.group, key, block, tokens):
             return
         if self.claim is not None:
             self.claim(self.group, block, request, column, tokens, key)
-        if self.full is not None and tokens % self.block_size == 0:
+        if self.full is not None and (tokens % self.block_size == 0 or self.tails[not copied]):
             self.full.append(Full(request, self.group, key, block, tokens))
 
 
@@ -242,11 +244,11 @@ class RecurrentCache(GroupCache):
         retire: Retire,
         eager: bool = False,
         claims_scratch: bool = False,
-        tails: PartialHit | None = None,
+        partial_hit: PartialHit | None = None,
     ) -> None:
         super().__init__(group, block_size, pool, geo, claim)
-        self.tails = PartialHit() if tails is None else tails
-        self.follower_copies = self.tails.follower_copies
+        self.partial_hit = PartialHit() if partial_hit is None else partial_hit
+        self.follower_copies = self.partial_hit.follower_copies
         self.spare = num_speculative_blocks
         self.retire_rule = retire
         self.eager = eager
@@ -342,12 +344,12 @@ class RecurrentCache(GroupCache):
         assert table.partial is not None
         column, source = table.partial
         pool = self.pool
-        for key, tokens in pool.remove(source, "move") if self.tails.moves_claims else ():
+        for key, tokens in pool.remove(source, "move") if self.partial_hit.moves_claims else ():
             self._insert(request, copy, column, tokens, key)
         pool.refs[source] += 1
         self.copies.append(CopyOnWrite(request, self.group, source, copy))
         moved = pool.primary[copy]
-        if moved is not None and self.tails.rearms:
+        if moved is not None and self.partial_hit.rearms:
             self.published_now.add(moved)
         table.partial = None
 
@@ -366,7 +368,7 @@ class RecurrentCache(GroupCache):
             return
         self.published_now.add(key)
         if tokens % self.block_size:
-            table.partial = (column, table.blocks[column]) if self.tails.owner_copies else None
+            table.partial = (column, table.blocks[column]) if self.partial_hit.owner_copies else None
             table.cached = column
 
     def publish_under_node(self, request: str, table: Table, hashes: list[bytes], tokens: int) -> None:

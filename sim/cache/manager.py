@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import groupby
 from typing import TYPE_CHECKING
 
-from sim.cache.groups import AllModeCache, AttentionCache, CopyOnWrite, Full, OnClaim, RecurrentCache, Table
+from sim.cache.groups import AllModeCache, AttentionCache, CopyOnWrite, OnClaim, RecurrentCache, Table
 from sim.cache.lookup import Hit, geometry
-from sim.cache.pool import NULL, BlockPool, OnUnclaim
-from sim.cache.tier import Key, Shelf, Tier, reach
+from sim.cache.offload import Offloading
+from sim.cache.pool import BlockPool, OnUnclaim
 from sim.cache.window import ScratchCache, WindowCache
 from sim.engine.checkpoint import Query
 from sim.engine.options import Options
@@ -84,12 +83,9 @@ class KVCache:
         self.states = [m for m in self.managers if isinstance(m, RecurrentCache | AllModeCache)]
         """Managers of recurrent groups, whatever their mode."""
         self.windows = [m for m in self.managers if isinstance(m, WindowCache)]
-        self.tier = Tier(options.offload.blocks) if options.offload.blocks else None
-        self.published: list[Full] = []
-        """Full blocks advertised in this step, where there is a tier to store them in."""
-        if self.tier is not None:
-            for manager in self.managers:
-                manager.full = self.published
+        self.offload = Offloading(self)
+        """The tier below the pool, if there is one."""
+        self.tier = self.offload.tier
         self.given: list[list[int]] = [[] for _ in options.groups]
         """Blocks newly given to each attention group in this step."""
 
@@ -99,7 +95,7 @@ class KVCache:
             manager.published_now.clear()
         for blocks in self.given:
             blocks.clear()
-        self.published.clear()
+        self.offload.published.clear()
 
     # Looking up.
 
@@ -113,70 +109,16 @@ class KVCache:
             request.hashes(self.unit, self.ahead),
             self.num_groups,
             request.num_tokens - 1,
-            self._hashed(request),
+            self.hashed(request),
         )
 
-    def _hashed(self, request: Request) -> int:
+    def hashed(self, request: Request) -> int:
         """Tokens whose hashes are known."""
         return max(request.num_tokens - self.ahead, 0) // self.unit * self.unit
 
     def miss(self) -> Hit:
         """A hit of nothing."""
         return Hit(0, [[] for _ in range(self.num_groups)], 0, [0] * self.num_groups)
-
-    # The tier below the pool.
-
-    def offloaded(self, request: Request, hit: Hit) -> tuple[Hit, int]:
-        """What is left of a hit, and how many tokens the tier adds to it.
-
-        A hit that ends inside a scheduler block is given up back to its start if the tier reaches further than it.
-        """
-        if self.tier is None:
-            return hit, 0
-        start = hit.tokens // self.scheduler_block * self.scheduler_block
-        hashed = self._hashed(request)
-        # Attention first: its blocks bound what states are looked for.
-        shelves = [
-            Shelf(m.group, m.block_size, self._mode(m.group), self.drops[m.group], hashed // m.block_size)
-            for m in sorted(self.managers, key=lambda m: m in self.states)
-        ]
-        hashes = request.hashes(self.unit, self.ahead)
-
-        def key(shelf: Shelf, column: int) -> Key:
-            return shelf.group, hashes[(column + 1) * shelf.block_size // self.unit - 1]
-
-        end = reach(self.tier, self.rules.offload, shelves, key, start, request.num_tokens - 1)
-        for shelf in shelves:
-            # The start of a prompt is used most recently, its end is put out first. Of states only those count that
-            # a repeat can need.
-            first = max(end // shelf.block_size - 1, 0) if shelf.mode else 0
-            self.tier.touch(key(shelf, column) for column in range(shelf.known - 1, first - 1, -1))
-        if end <= hit.tokens:
-            return hit, 0
-        blocks = [
-            [NULL] * ((end - 1) // m.block_size) if m in self.states else hit.blocks[m.group][: start // m.block_size]
-            for m in self.managers
-        ]
-        return hit._replace(tokens=start, blocks=blocks), end - start
-
-    def _mode(self, group: int) -> str:
-        return self.options.groups[group].mamba_cache_mode if self.options.groups[group].recurrent else ""
-
-    def key_of(self, request: Request, group: int, tokens: int) -> str:
-        """The tier's name for the block from which a request goes on at ``tokens``."""
-        size = self.managers[group].block_size
-        return request.hashes(self.unit, self.ahead)[-(-tokens // size) * size // self.unit - 1].hex()
-
-    def store(self) -> list[Full]:
-        """Put the full blocks that this step advertised, and still does, into the tier; returns those that are new."""
-        if self.tier is None:
-            return []
-        stored: list[Full] = []
-        held = [f for f in self.published if self.pool.holds(f.group, f.hash, f.block)]
-        for _, batch in groupby(held, key=lambda f: f.request):
-            full = {(f.group, f.hash): f for f in batch}
-            stored += [full[key] for key in self.tier.store(list(full))]
-        return stored
 
     def reset(self) -> bool:
         """Forget all that the pool advertises; False while somebody uses a block. The tier keeps what it has."""
@@ -246,7 +188,7 @@ class KVCache:
             blocks = hit.blocks[manager.group] if hit is not None else []
             tokens, checkpoint = slots, None
             if isinstance(manager, RecurrentCache):
-                tokens = end
+                tokens = slots if self.rules.state_slots.on else end
                 if self.options.num_prefill_checkpoint_blocks:
                     checkpoint = self._checkpoint(request, manager, table, start, end)
                     if commit:
@@ -299,7 +241,7 @@ class KVCache:
             table = request.tables[manager.group]
             if manager in self.states:
                 before = len(table.blocks)
-                tokens = end if isinstance(manager, RecurrentCache) else slots
+                tokens = end if isinstance(manager, RecurrentCache) and not self.rules.state_slots.on else slots
                 request.appended(manager.group, before, manager.extend(request.id, table, tokens))
             else:
                 self.given[manager.group] += manager.extend(request.id, table, slots)
@@ -313,7 +255,7 @@ class KVCache:
         """
         if not self.enabled:
             return
-        hashes, hashed = request.hashes(self.unit, self.ahead), self._hashed(request)
+        hashes, hashed = request.hashes(self.unit, self.ahead), self.hashed(request)
         known = min(end, request.num_tokens)
         for manager in self.managers:
             table = request.tables[manager.group]

@@ -107,6 +107,8 @@ class Options:
     """Embeddings of encoded items (images) that are kept; None: ``max_num_batched_tokens``, as in vLLM."""
     max_num_encoder_input_tokens: int | None = None
     """Embeddings that a step may encode; None: ``max_num_batched_tokens``."""
+    mamba_chunk_size: int = 0
+    """Tokens of a recurrent kernel's own chunk (``all`` mode); 0: one that ends at every boundary."""
     offload: Offload = Offload()
     speculative: Speculative = Speculative()
     clock: str = "us"

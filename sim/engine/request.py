@@ -82,6 +82,7 @@ class Request:
         "items",
         "junction",
         "last_step",
+        "load_error",
         "max_outputs",
         "num_prompt",
         "order",
@@ -110,6 +111,7 @@ class Request:
         self.items = items_of(arrival.encoder, self.tokens)
         """Spans of the prompt that an encoder computes."""
         self.snapshots = arrival.snapshots
+        self.load_error = arrival.load_error
         self._observer = observer
         self._hash_list: list[bytes] | None = None
         groups = len(options.groups)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Any
 
+from sim.cache.connector import CONNECTORS, Connector
 from sim.cache.fine import FINE_HITS, FineHits
 from sim.cache.joint import LOOKUPS
 from sim.cache.lookup import Hit, Lookup
@@ -24,6 +25,8 @@ from sim.engine.boundaries import BOUNDARIES, JUNCTIONS, Boundaries, Junction
 from sim.engine.checkpoint import CHECKPOINTS, Checkpoint
 from sim.engine.encoder import CAPS, Cap
 from sim.engine.guard import GUARDS, Guard
+from sim.engine.kernel import KERNELS, Kernel
+from sim.engine.memory import MEMORIES, Memory
 from sim.engine.options import Options
 from sim.engine.proposals import PROPOSALS
 from sim.engine.seed import SEEDS, Seed, seed_state_block
@@ -102,17 +105,13 @@ class Padding:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
-    """What a worker keeps of a request between its steps, and how it copies that."""
+class LoadFailure:
+    """What a request does whose states do not arrive from a tier or a connector."""
 
-    keeps_accepted: bool = True
-    """Whether a request that is skipped for a step keeps its accepted count (v2)."""
-    shifts_inputs: bool = True
-    """Whether a copy of the state after an accepted draft takes the convolution's inputs up to that draft too."""
-    strides: bool = True
-    """Whether a kernel honours the stride of the column of slots that a batch of prefills alone gives it."""
-    forgets_on_reset: bool = True
-    """Whether a request that a reset put back is told apart from one that runs on: its column counts no more."""
+    ignored: bool = False
+    """Whether it goes on as if they had, and its blocks are published (SGLang 30986)."""
+    retries: bool = False
+    """Whether it takes the longest shorter prefix of which the tier has all groups, or computes it all (vLLM 50388)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +160,18 @@ class Rules:
     """What a drafter takes off the budget."""
     modules: Flag
     """How a multi-token predictor drafts; on: a module of its own for each draft is known."""
-    kernel: Flag
-    """Which cache modes the recurrent kernels have; on: ``all`` beside ``align``."""
+    kernel: Kernel
+    """Which states a chunk leaves, and which cache modes the recurrent kernels have."""
     worker: Memory
     """What a worker keeps of a request between its steps."""
+    state_slots: Flag
+    """What a recurrent group reserves blocks for; on: the tokens that a drafter looks ahead, too."""
     offload: Window
     """How many tokens a tier below the pool may return."""
+    connector: Connector
+    """What a connector takes for a state, and how the hits of several groups come together."""
+    load_failure: LoadFailure
+    """What of tokens whose load failed."""
     admission: Admission
     """What of a request that can never fit."""
     blocked: Blocked
@@ -213,15 +218,16 @@ RULES: dict[str, dict[str, object]] = {
     },
     "draft_slots": {"max-num-seqs": draft_slots_per_seq, "scheduled": draft_slots_per_scheduled},
     "modules": {"one": Flag(False), "one-a-draft": Flag(True)},
-    "kernel": {"align-and-all": Flag(True), "align": Flag(False)},
-    "worker": {
-        "v2": Memory(),
-        "v1": Memory(keeps_accepted=False),
-        "unshifted": Memory(shifts_inputs=False),
-        "contiguous-view": Memory(strides=False),
-        "stale-on-reset": Memory(forgets_on_reset=False),
-    },
+    "kernel": KERNELS,
+    "worker": MEMORIES,
+    "state_slots": {"scheduled": Flag(False), "with-look-ahead": Flag(True)},
     "offload": dict(WINDOWS),
+    "connector": CONNECTORS,
+    "load_failure": {
+        "recompute": LoadFailure(),
+        "shorter-prefix": LoadFailure(retries=True),
+        "ignored": LoadFailure(ignored=True),
+    },
     "admission": ADMISSIONS,
     "blocked": BLOCKED,
     "encoder": CAPS,

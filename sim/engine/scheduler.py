@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections import deque
 from dataclasses import dataclass, field
 
+from sim.cache.groups import Full
 from sim.cache.lookup import Hit
 from sim.cache.manager import KVCache
 from sim.cache.pool import NULL
@@ -77,6 +78,8 @@ class Scheduler:
             rules.worker,
             observer,
             rules.checkpoint if options.num_prefill_checkpoint_blocks else None,
+            rules.kernel,
+            options.mamba_chunk_size,
             Rows(widths(options.groups, options.max_model_len, self.num_drafts), options.max_num_seqs),
         )
         self.encoder = Encoder(options, rules.encoder)
@@ -86,7 +89,7 @@ class Scheduler:
         """The running requests that are not quiet, in order."""
         # A threshold below a decode row would cut it: such rows are never quiet.
         whole = not (0 < self.threshold < 1 + self.num_drafts or self.slots)
-        whole = whole and rules.worker.strides  # Who decodes beside prefills matters then.
+        whole = whole and rules.worker.merges and not rules.state_slots.on
         self.quiet = Quiet(self.cache, self.worker, observer, self.num_drafts, fast_forward and whole)
         self.admissions = 0
         self.preempted_in_vain = 0
@@ -190,6 +193,7 @@ class Scheduler:
                 self.running.remove(request)
                 self.active.remove(request)
                 self.worker.leave(request)
+                self._tell_stored(self.cache.offload.save_cancelled(request))
                 self.cache.free(request)
             else:
                 self.waiting.remove(request)
@@ -354,8 +358,16 @@ class Scheduler:
             request.junction = hit.junction
             external = max(min(request.external, request.num_tokens - 1) - hit.tokens, 0)
             connector = external > 0
+            pooled = hit
             if not connector:
-                hit, external = self.cache.offloaded(request, hit)
+                hit, external = self.cache.offload.offloaded(request, hit)
+            arrives = not (request.load_error and external and not request.started)
+            if not arrives and not self.rules.load_failure.ignored:
+                arrives, failed = True, hit.tokens + external
+                hit, external = pooled, 0
+                if self.rules.load_failure.retries and not connector:
+                    hit, external = self.cache.offload.offloaded(request, pooled, failed)
+                connector = False
             start = hit.tokens + external
             count, stop = request.num_tokens - start, ""
             drafted = 0
@@ -396,22 +408,26 @@ class Scheduler:
                 place += 1
                 continue
             del self.waiting[place]
-            self._admit(request, hit, external, connector)
+            self._admit(request, hit, external, connector, arrives)
             self._encode(request)
             limit -= count
             self.observer.chunk(request.id, start, start + count, drafted, stop, 0, ())
             rows.append(Row(request, start, start + count, placeholders(min(drafted, count - 1)), drafted))
 
-    def _admit(self, request: Request, hit: Hit, external: int, connector: bool) -> None:
-        """From waiting to running; ``external`` tokens come from a connector, or from the tier below the pool."""
+    def _admit(self, request: Request, hit: Hit, external: int, connector: bool, arrives: bool) -> None:
+        """From waiting to running; ``external`` tokens come from a connector, or from the tier below the pool.
+
+        ``arrives``: whether their states really do.
+        """
         self.observer.admit(request.id, hit.tokens, external, request.started)
         start = hit.tokens + external
         for group in self.options.recurrent:
             column = (start - 1) // self.options.groups[group].block_size
-            if external:
-                key = request.id if connector else self.cache.key_of(request, group, start)
-                self.observer.load(request.id, group, key, request.pages[group][column], start)
-            elif hit.tokens:
+            if external and arrives:
+                key = request.id if connector else self.cache.offload.key_of(request, group, start)
+                more = connector and self.rules.connector.whole and start == request.num_tokens - 1
+                self.observer.load(request.id, group, key, request.pages[group][column], start + more)
+            elif not external and hit.tokens:
                 blocks = hit.blocks[group]
                 slot = blocks[column] if column < len(blocks) else NULL
                 self.observer.restore(request.id, group, slot, column, start, hit.group_hits)
@@ -471,9 +487,7 @@ class Scheduler:
                 if row.emitted:
                     # What a stop trims was computed and is not the request's; its last token never is.
                     self.cache.publish(row.request, min(row.request.computed, row.request.num_tokens - 1))
-        for full in self.cache.store():
-            if self.options.groups[full.group].recurrent:
-                self.observer.store(full.group, full.block, full.hash.hex(), full.tokens)
+        self._tell_stored(self.cache.offload.store([row.request for row in rows if row.start < row.request.num_prompt]))
         for row in rows:
             request = row.request
             if request.items:
@@ -488,6 +502,11 @@ class Scheduler:
                 result.finished.append(request.id)
             elif not (request.prefilling or self.encoder.holds(request)) and self.quiet.enter(request, index + 1):
                 self.active.remove(request)
+
+    def _tell_stored(self, stored: list[Full]) -> None:
+        for full in stored:
+            if self.options.groups[full.group].recurrent:
+                self.observer.store(full.group, full.block, full.hash.hex(), full.tokens)
 
     # Quiet requests.
 

@@ -22,6 +22,8 @@ class Arrival:
     """Overrides the engine's cycle of accepted drafts."""
     external: int = 0
     """Leading tokens that a connector computed."""
+    load_error: bool = False
+    """Whether what a connector or a tier should bring at its first admission does not arrive."""
     abort: int | None = None
     """When it is taken away again."""
     encoder: tuple[tuple[int, int], ...] = ()

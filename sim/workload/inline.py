@@ -40,6 +40,8 @@ class Request(Strict):
     encoder: Annotated[list[Span], Field(max_length=4096)] | None = None
     """Spans [start, length] of the prompt that an encoder computes as a whole (images, audio), in order. Equal tokens
     are the same item."""
+    load_error: bool = False
+    """Whether what a connector or an offload tier should bring it does not arrive."""
     abort: Time | None = None
     """When it is taken away again: microseconds, or a step under `clock: steps`."""
     after: str | None = None
@@ -64,6 +66,7 @@ def arrivals_of(requests: Sequence[Request]) -> list[Arrival]:
             max_tokens=r.max_tokens,
             accepted_drafts=None if r.accepted_drafts is None else tuple(r.accepted_drafts),
             external=r.external,
+            load_error=r.load_error,
             abort=r.abort,
             encoder=tuple(r.encoder or ()),
             after=r.after,

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.cache.groups import CopyOnWrite
-from sim.engine.rules import Memory, seed_state_block
+from sim.engine.memory import Memory
+from sim.engine.rules import seed_state_block
 from sim.events import Group, Observer
 from sim.rows import Rows
 from sim.worker import Row, Worker

@@ -83,6 +83,8 @@ class LiveScheduler:
             rules.worker,
             observer,
             None,
+            rules.kernel,
+            options.mamba_chunk_size,
             Rows(widths(options.groups, options.max_model_len, self.num_drafts), options.max_num_seqs),
         )
         self.preempted_in_vain = 0
@@ -92,6 +94,8 @@ class LiveScheduler:
 
     def add(self, arrival: Arrival, time: int) -> None:
         """A request arrives."""
+        if arrival.load_error:
+            raise RefusedError(f"{self.child.name} cannot run this: load_error is the reference engine's alone")
         request = Request(arrival, self.options, self.seed, self.observer)
         self.observer.arrive(request.id, request.index, time, arrival.segments, None, request.max_outputs)
         prompt = request.tokens.ids[: request.num_prompt].astype("<i4").tobytes()

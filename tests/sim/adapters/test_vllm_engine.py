@@ -162,6 +162,11 @@ def test_a_tier_is_refused_by_name() -> None:
             LiveScheduler(tiered, rules.resolve(table), Heard(), 0, engine)
 
 
+def test_a_load_that_fails_is_refused_by_name() -> None:
+    with child() as engine, pytest.raises(EngineError, match="vLLM fake cannot run this: load_error"):
+        scheduler(engine, Heard()).add(Arrival("a", 0, 0, ((1, 20),), load_error=True), 0)
+
+
 def test_a_feature_that_the_release_lacks_is_named() -> None:
     with child("unsupported") as engine, pytest.raises(EngineError, match="vLLM fake cannot run this: it has no ret"):
         scheduler(engine, Observer())

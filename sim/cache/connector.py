@@ -1,0 +1,100 @@
+"""A connector: what it takes for the state at a boundary, and how far a prompt goes that several groups share.
+
+The tier below the pool (:mod:`sim.cache.tier`) says which blocks are there. A connector says which slot it saved under
+a block's hash, and what of a hit it counts on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sim.cache.groups import Full
+from sim.cache.lookup import Geometry, Hit, intersection
+from sim.cache.pool import BlockPool
+from sim.cache.tier import Shelf, Tier
+from sim.events import Group
+
+
+@dataclass(frozen=True, slots=True)
+class Connector:
+    """How a connector resolves what it saves and loads."""
+
+    positional: bool = False
+    """Whether it saves, for each boundary of a prompt, what its own append-only copy of the block table names in that
+    column, or only what the cache advertises."""
+    reconciled: bool = False
+    """Whether that copy follows the table: columns that were let go of, or moved, are null there too, and left out."""
+    drops: bool = True
+    """Whether a look-ahead drafter's groups give up a block of what it finds."""
+    refuses: bool = False
+    """Whether it finds nothing for a model with recurrent groups."""
+    divergent: bool = False
+    """Whether attention's own hit is kept where it is longer than the joint one and the tier brings the states."""
+    unbacked: bool = False
+    """And where it does not."""
+    whole: bool = False
+    """Whether the producer of a prompt computed its last token too, although a request computes that itself."""
+    saves_cancelled: bool = False
+    """Whether a request that is taken away leaves its state under the prompt that it had, less a token."""
+    stores_draft: bool = True
+    """Whether blocks of the drafter's own attention groups are saved."""
+    asks_draft: bool = True
+    """Whether a prompt ends where such a group has no more."""
+    tails: tuple[bool, bool] = (False, False)
+    """Whether a prompt's tail inside a block is saved: when a copy keeps it, and when it is published."""
+
+
+CONNECTORS: dict[str, object] = {
+    "exact-slot": Connector(),
+    "positional": Connector(positional=True, drops=False),
+    "reconciled": Connector(positional=True, reconciled=True, drops=False),
+    "fails-closed": Connector(refuses=True),
+    "divergent": Connector(divergent=True),
+    "divergent-unbacked": Connector(divergent=True, unbacked=True),
+    "hands-over-last-token": Connector(whole=True),
+    "saves-cancelled": Connector(saves_cancelled=True, drops=False),
+    "draft-group-missing": Connector(stores_draft=False),
+    "draft-group-left-out": Connector(stores_draft=False, asks_draft=False),
+    "tails-that-are-copied": Connector(tails=(True, False)),
+    "tails": Connector(tails=(True, True)),
+}
+
+
+def drafters(groups: Sequence[Group]) -> frozenset[int]:
+    """The drafter's own attention groups: those flagged for it, where attention without the flag is there too."""
+    flagged = [i for i, g in enumerate(groups) if not g.recurrent and g.eagle]
+    return frozenset(flagged) if any(not g.recurrent and not g.eagle for g in groups) else frozenset()
+
+
+def attention_hit(
+    pool: BlockPool, geo: Geometry, hashes: Sequence[bytes], num_groups: int, limit: int, known: int
+) -> Hit:
+    """What attention alone would hit."""
+    dense = tuple(f for f in geo.families if not f.recurrent)
+    if not dense:
+        return Hit(0, [[] for _ in range(num_groups)], 0, [0] * num_groups)
+    return intersection(pool, replace(geo, families=dense), hashes, num_groups, limit, known)
+
+
+def longest_tail(tier: Tier, shelves: Sequence[Shelf], hashes: Sequence[bytes], unit: int, end: int, limit: int) -> int:
+    """The longest prefix beyond ``end`` that every group has to its very end, inside a block too; ``end``: none."""
+
+    def holds(shelf: Shelf, tokens: int) -> bool:
+        every = shelf.block_size // unit
+        before = () if shelf.mode else hashes[every - 1 : tokens // unit : every]
+        return all((shelf.group, key) in tier for key in (*before, hashes[tokens // unit - 1]))
+
+    lengths = range(limit // unit * unit, end, -unit)
+    return next((tokens for tokens in lengths if all(holds(shelf, tokens) for shelf in shelves)), end)
+
+
+def by_position(
+    request: str, group: int, pages: Sequence[int], hashes: Sequence[bytes], block: int, unit: int, tokens: int
+) -> list[Full]:
+    """What an append-only copy of a block table names for each boundary up to ``tokens``."""
+    return [
+        Full(request, group, hashes[end // unit - 1], pages[end // block - 1], end)
+        for end in range(block, tokens + 1, block)
+        if end // block <= len(pages)
+    ]

@@ -1,0 +1,150 @@
+"""Going on from what lies below the pool: which blocks of a step are stored, and how far a waiting request gets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from sim.cache.connector import attention_hit, by_position, drafters, longest_tail
+from sim.cache.groups import Full
+from sim.cache.lookup import Hit
+from sim.cache.pool import NULL
+from sim.cache.tier import Key, Shelf, Tier, reach
+
+if TYPE_CHECKING:
+    from sim.cache.manager import KVCache
+    from sim.engine.request import Request
+
+
+class Offloading:
+    """A cache's tier, and the connector that fills it and asks it."""
+
+    def __init__(self, cache: KVCache) -> None:
+        self.cache = cache
+        options = cache.options
+        self.tier = Tier(options.offload.blocks) if options.offload.blocks else None
+        self.published: list[Full] = []
+        """Full blocks advertised in this step, where there is a tier to store them in."""
+        if self.tier is not None:
+            for manager in cache.managers:
+                manager.full = self.published
+                manager.tails = cache.rules.connector.tails
+        self.drafters = drafters(options.groups)
+        """The drafter's own attention groups."""
+
+    def offloaded(self, request: Request, hit: Hit, below: int | None = None) -> tuple[Hit, int]:
+        """What is left of a hit, and how many tokens the tier adds to it.
+
+        A hit that ends inside a scheduler block is given up back to its start if the tier reaches further than it.
+        ``below``: it is not to reach this far.
+        """
+        limit = request.num_tokens - 1 if below is None else below - 1
+        connector = self.cache.rules.connector
+        if self.tier is None or (connector.refuses and self.cache.states):
+            return hit, 0
+        joint, hit = hit, self._divergent(request, hit) if connector.divergent else hit
+        start = hit.tokens // self.cache.scheduler_block * self.cache.scheduler_block
+        hashed = self.cache.hashed(request)
+        # Attention first: its blocks bound what states are looked for.
+        shelves = [
+            Shelf(
+                m.group,
+                m.block_size,
+                self._mode(m.group),
+                connector.drops and self.cache.drops[m.group],
+                hashed // m.block_size,
+            )
+            for m in sorted(self.cache.managers, key=lambda m: m in self.cache.states)
+            if connector.asks_draft or m.group not in self.drafters
+        ]
+        hashes = request.hashes(self.cache.unit, self.cache.ahead)
+
+        def key(shelf: Shelf, column: int) -> Key:
+            return shelf.group, hashes[(column + 1) * shelf.block_size // self.cache.unit - 1]
+
+        end = reach(self.tier, self.cache.rules.offload, shelves, key, start, limit)
+        if any(connector.tails) and self.cache.geometry.fine:
+            end = longest_tail(self.tier, shelves, hashes, self.cache.unit, end, min(limit, hashed))
+        for shelf in shelves:
+            # The start of a prompt is used most recently, its end is put out first. Of states only those count that
+            # a repeat can need.
+            first = max(end // shelf.block_size - 1, 0) if shelf.mode else 0
+            self.tier.touch(key(shelf, column) for column in range(shelf.known - 1, first - 1, -1))
+        if end <= hit.tokens:
+            return (hit if connector.unbacked else joint), 0
+        blocks = [
+            [NULL] * ((end - 1) // m.block_size)
+            if m in self.cache.states
+            else hit.blocks[m.group][: start // m.block_size]
+            for m in self.cache.managers
+        ]
+        return hit._replace(tokens=start, blocks=blocks), end - start
+
+    def _divergent(self, request: Request, joint: Hit) -> Hit:
+        """Attention's own hit, where it is longer than the one on which all agree."""
+        hashes = request.hashes(self.cache.unit, self.cache.ahead)
+        own = attention_hit(
+            self.cache.pool,
+            self.cache.geometry,
+            hashes,
+            self.cache.num_groups,
+            request.num_tokens - 1,
+            self.cache.hashed(request),
+        )
+        return own if own.tokens > joint.tokens else joint
+
+    def _mode(self, group: int) -> str:
+        return self.cache.options.groups[group].mamba_cache_mode if self.cache.options.groups[group].recurrent else ""
+
+    def key_of(self, request: Request, group: int, tokens: int) -> str:
+        """The tier's name for the block from which a request goes on at ``tokens``."""
+        size, hashes = self.cache.managers[group].block_size, request.hashes(self.cache.unit, self.cache.ahead)
+        if any(self.cache.rules.connector.tails) and tokens % size and tokens % self.cache.unit == 0:
+            return hashes[tokens // self.cache.unit - 1].hex()
+        return hashes[-(-tokens // size) * size // self.cache.unit - 1].hex()
+
+    def store(self, prefills: Sequence[Request] = ()) -> list[Full]:
+        """Put the full blocks that this step advertised, and still does, into the tier; returns those that are new.
+
+        ``prefills``: who computed tokens of its prompt, for a connector that goes by its own copies of their tables.
+        """
+        if self.tier is None:
+            return []
+        stored: list[Full] = []
+        held = [f for f in self.published if self.cache.pool.holds(f.group, f.hash, f.block)]
+        if self.cache.rules.connector.positional:
+            held = [full for request in prefills for full in self._by_position(request)]
+        if not self.cache.rules.connector.stores_draft:
+            held = [f for f in held if f.group not in self.drafters]
+        for _, batch in groupby(held, key=lambda f: f.request):
+            full = {(f.group, f.hash): f for f in batch}
+            stored += [full[key] for key in self.tier.store(list(full))]
+        return stored
+
+    def _by_position(self, request: Request) -> list[Full]:
+        hashes = request.hashes(self.cache.unit, self.cache.ahead)
+        tokens, reconciled = min(request.computed, request.num_prompt), self.cache.rules.connector.reconciled
+        named: list[Full] = []
+        for m in self.cache.managers:
+            mirrored = m in self.cache.states and not reconciled
+            table = request.pages[m.group] if mirrored else request.tables[m.group].blocks
+            named += by_position(request.id, m.group, table, hashes, m.block_size, self.cache.unit, tokens)
+        return [full for full in named if full.block != NULL] if reconciled else named
+
+    def save_cancelled(self, request: Request) -> list[Full]:
+        """What a request that is taken away leaves in the tier: its state, under the prompt less a token."""
+        tokens = request.computed - 1
+        if self.tier is None or not self.cache.rules.connector.saves_cancelled or tokens <= 0:
+            return []
+        hashes = request.hashes(self.cache.unit, self.cache.ahead)
+        left: list[Full] = []
+        for m in self.cache.managers:
+            size, table = m.block_size, request.tables[m.group].blocks
+            if m not in self.cache.states:
+                left += by_position(request.id, m.group, table, hashes, size, self.cache.unit, tokens)
+            elif tokens % size == 0 and request.running[m.group] >= 0:
+                slot = request.pages[m.group][request.running[m.group] + request.accepted[m.group] - 1]
+                left.append(Full(request.id, m.group, hashes[tokens // self.cache.unit - 1], slot, tokens))
+        full = {(f.group, f.hash): f for f in left}
+        return [full[key] for key in self.tier.store(list(full))]

@@ -1,0 +1,110 @@
+"""Which states a recurrent kernel leaves on its way through a step's prefill rows, in ``all`` mode.
+
+A kernel works in chunks of its own (``mamba_chunk_size``) and has a state at the end of each. What it leaves in the
+column of a boundary is the state of the chunk that it takes for the one that ends there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Span(NamedTuple):
+    """A row's tokens [start, end)."""
+
+    start: int
+    end: int
+
+
+class Left(NamedTuple):
+    """A state that is left."""
+
+    source: int
+    """The row whose tokens it has absorbed."""
+    offset: int
+    """So many."""
+    target: int
+    """The row in whose table it is left."""
+    column: int
+
+
+Leaves = Callable[[Sequence[Span], int, int], list[Left]]
+"""(the step's prefill rows in the order of the batch, block, kernel chunk) -> what is left beside each row's end."""
+
+
+def own_grid(spans: Sequence[Span], block: int, chunk: int) -> list[Left]:
+    """Each row's kernel chunks end at multiples of ``chunk``; the one of a boundary is counted in whole chunks a block.
+
+    A start off that grid is finished to it first (vLLM PR 34798), so that a chunk that divides the block ends at every
+    boundary (vLLM to 0.29). One that does not gives the end of another chunk, of the row before too (vLLM issues
+    57266 and 57278). Where no such chunk is there the release's engine dies; here nothing is left.
+    """
+    ends: list[tuple[int, int]] = []
+    first: list[int] = []
+    for i, span in enumerate(spans):
+        first.append(len(ends))
+        grid = [*range((span.start // chunk + 1) * chunk, span.end, chunk), span.end]
+        ends += [(i, end) for end in grid]
+    stride = block // chunk
+    left: list[Left] = []
+    for i, span in enumerate(spans):
+        column = span.start // block
+        count = -(-span.end // block) - 1 - column
+        if count <= 0 or stride == 0:
+            continue
+        at = first[i] + stride - 1 - span.start % block // chunk
+        # Negative positions count from the end, as in the releases' own slice; a single state goes into every column.
+        taken = ends[at : at + count * stride : stride]
+        taken = taken * count if len(taken) == 1 else taken
+        if len(taken) == count:
+            left += [Left(source, end, i, column + j) for j, (source, end) in enumerate(taken)]
+    return left
+
+
+def end_only(spans: Sequence[Span], block: int, chunk: int) -> list[Left]:
+    """Nothing but the end of each row, although every boundary is published (vLLM issue 34587)."""
+    return []
+
+
+def flat_grid(spans: Sequence[Span], block: int, chunk: int) -> list[Left]:
+    """Kernel chunks end on the grid of the flattened batch; the one of a boundary is counted from the chunk that the
+    row begins in, as if it began there (SGLang issue 31833)."""
+    begins: list[int] = []
+    total = 0
+    for span in spans:
+        begins.append(total)
+        total += span.end - span.start
+    left: list[Left] = []
+    for i, span in enumerate(spans):
+        for boundary in range((span.start // block + 1) * block, span.end, block):
+            end = (begins[i] // chunk + (boundary - span.start) // chunk) * chunk
+            source = next((k for k, begin in enumerate(begins) if begin < end <= begin + _length(spans[k])), -1)
+            if source >= 0:
+                offset = spans[source].start + end - begins[source]
+                left.append(Left(source, offset, i, boundary // block - 1))
+    return left
+
+
+def _length(span: Span) -> int:
+    return span.end - span.start
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """What the recurrent kernels of a release can do."""
+
+    leaves: Leaves = own_grid
+    """In ``all`` mode: what a step leaves on its way."""
+    all_mode: bool = True
+    """Whether they have ``all`` mode beside ``align``."""
+
+
+EVERY_BOUNDARY = Kernel()
+KERNELS: dict[str, object] = {
+    "align-and-all": EVERY_BOUNDARY,
+    "align": Kernel(all_mode=False),
+    "all-chunk-end-only": Kernel(end_only),
+    "flat-batch-grid": Kernel(flat_grid),
+}
