@@ -253,7 +253,7 @@ class FindingModel(Strict):
 
     invariant: Annotated[str, Field(pattern=r"^I[0-9]+$")] | None = None
     """`I1` and so on (docs/invariants.md)."""
-    severity: Literal["poison", "shape", "loss", "liveness", "honesty", "numerics"] | None = None
+    severity: Literal["poison", "shape", "loss", "liveness", "honesty", "hazard", "numerics"] | None = None
     """How bad it is."""
     step: Annotated[int, Field(ge=0)] | None = None
     """The step at whose end it was found."""
