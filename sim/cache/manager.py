@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sim.cache.groups import AllModeCache, AttentionCache, CopyOnWrite, Full, OnClaim, RecurrentCache, Table
 from sim.cache.lookup import Hit, geometry
 from sim.cache.pool import NULL, BlockPool, OnUnclaim
+from sim.cache.retention import floored, on_grid
 from sim.cache.tier import Key, Shelf, Tier, reach
 from sim.engine.checkpoint import Query
 from sim.engine.options import Options
@@ -40,6 +41,8 @@ class KVCache:
         self.rewritten = max(options.speculative.prefill_lookahead - 1, 0)
         """Tokens before a chunk's end that the drafter may write again (multi-module MTP)."""
         self.max_model_len = options.max_model_len
+        self.interval = rules.retention.interval(options.prefix_cache_retention_interval)
+        """Tokens between states that stay published; None: all do."""
         self.scheduler_block = options.scheduler_block_size
         self.drops = {g: f.drops for f in self.geometry.families for g in f.groups}
         self.exact_junctions = (
@@ -233,7 +236,7 @@ class KVCache:
     ) -> tuple[int, int] | None:
         """The offset that a chunk would export on its way, and the column that it has for it."""
         # Only where nothing but resends is retained does it matter whether the prefill ends here.
-        prefill_end = request.prefill_end if self.options.prefix_cache_retention_interval == 0 else 0
+        prefill_end = request.prefill_end if self.interval == 0 else 0
         query = self._query(start, end, prefill_end, end, manager.block_size, self.geometry.alignment)
         offset = self.rules.checkpoint.exports(query)
         column = manager.room_for_checkpoint(table, end) if offset else -1
@@ -302,18 +305,17 @@ class KVCache:
         self, request: Request, manager: RecurrentCache, table: Table, hashes: list[bytes], tokens: int, hashed: int
     ) -> None:
         """Full columns first, then the end of a chunk that stops at a reusable end, or what it exported."""
-        interval = self.options.prefix_cache_retention_interval if self.rules.retention.on else None
+        interval, reachable = self.interval, self._reachable(request, manager)
 
         def kept(end: int) -> bool:
-            return self._retained(end, manager.block_size, interval) or end in reachable
+            return on_grid(end, manager.block_size, interval) or end in reachable
 
-        reachable = self._reachable(request, manager) if interval is not None else frozenset()
         new = manager.publish(request.id, table, hashes, min(tokens, hashed), None if interval is None else kept)
         if table.checkpoint is not None and self.rules.checkpoint.rekeys:
             offset = table.checkpoint[0]
             tail = self.rules.boundaries.tail(request.num_prompt, self.geometry.alignment, self.drop, self.ahead)
             wanted = offset in (tail, request.junction) or (
-                offset % manager.block_size == 0 and self._retained(offset, manager.block_size, interval)
+                offset % manager.block_size == 0 and on_grid(offset, manager.block_size, interval)
             )
             manager.publish_checkpoint(request.id, table, hashes, wanted)
         elif manager.scale > 1 or self.rules.boundaries.tail_drops:
@@ -331,22 +333,26 @@ class KVCache:
         if tokens == tail or shared:
             manager.publish_end(request.id, table, hashes, tokens, self.rules.publish.once)
 
-    def _retained(self, end: int, block: int, interval: int | None) -> bool:
-        """Whether retention keeps the state at a block's end, whoever may need it."""
-        if interval is None:
-            return True
-        blocks = interval // block
-        return interval > 0 and (blocks <= 1 or end // block % blocks == 0)
-
     def _reachable(self, request: Request, manager: RecurrentCache) -> frozenset[int]:
-        """Block ends that a resend, a longer prompt or whoever shares the prefix would hit."""
-        ends = [*self.rules.boundaries.replays(request.num_prompt, self.scheduler_block, self.drop)]
+        """Block ends that a resend, a longer prompt or whoever shares the prefix would hit, where not all are kept."""
+        if self.interval is None:
+            return frozenset()
+        replays = self.rules.retention.replays or self.rules.boundaries.replays
+        ends = [*replays(request.num_prompt, self.scheduler_block, self.drop)]
         if request.junction:
             ends.append(request.junction)
             if self.drops[manager.group] and self.rules.drafter_guard.hashes_ahead:
                 ends.append(request.junction - manager.block_size)
-        unit = self.geometry.alignment
-        return frozenset(end // unit * unit // manager.block_size * manager.block_size for end in ends)
+        return floored(ends, self.geometry.alignment, manager.block_size)
+
+    def retained(self, request: Request, start: int, end: int) -> tuple[int, ...]:
+        """Boundaries inside (start, end) whose states retention keeps, of any recurrent group in ``align`` mode."""
+        found: set[int] = set()
+        for manager in self.aligned:
+            reachable, block = self._reachable(request, manager), manager.block_size
+            boundaries = range((start // block + 1) * block, end, block)
+            found.update(p for p in boundaries if p in reachable or on_grid(p, block, self.interval))
+        return tuple(sorted(found))
 
     def _align(self, tokens: int) -> int:
         """The longest prefix that a hit could reach."""

@@ -13,7 +13,8 @@ from difflib import get_close_matches
 from typing import Any
 
 from sim.cache.lookup import Hit, Lookup, intersection
-from sim.cache.retire import Retire, stops_at_null_gap, walks_gaps
+from sim.cache.retention import RETENTIONS, Retention
+from sim.cache.retire import RETIREMENTS, Retire
 from sim.cache.tier import WINDOWS, Window
 from sim.engine.boundaries import BOUNDARIES, Boundaries
 from sim.engine.checkpoint import CHECKPOINTS, Checkpoint
@@ -117,8 +118,8 @@ class Rules:
     """Which states a chunk exports on its way, where blocks are reserved for them."""
     junction: Flag
     """Where a chunk stops for a shared prefix; on: exactly there, if ``shared_prefix_checkpoint``."""
-    retention: Flag
-    """Which states stay published; on: those that ``prefix_cache_retention_interval`` keeps."""
+    retention: Retention
+    """Which states stay published."""
     publish: Publish
     """When a claim is visible."""
     started: Flag
@@ -156,7 +157,7 @@ RULES: dict[str, dict[str, object]] = {
     "boundaries": BOUNDARIES,
     "checkpoint": CHECKPOINTS,
     "junction": {"block-floored": Flag(False), "exact": Flag(True)},
-    "retention": {"dense": Flag(False), "interval": Flag(True)},
+    "retention": RETENTIONS,
     "publish": {
         "at-schedule": Publish(),
         "at-schedule-at-once": Publish(refuses_same_step=False),
@@ -164,7 +165,7 @@ RULES: dict[str, dict[str, object]] = {
     },
     "started": {"when-given-a-block": Flag(False), "when-scheduled": Flag(True)},
     "threshold": {"always": Flag(False), "beside-others": Flag(True)},
-    "retire": {"stops-at-null-gap": stops_at_null_gap, "walks-gaps": walks_gaps},
+    "retire": RETIREMENTS,
     "padding": {
         "kept": Padding(drops_clipped=False),
         "dropped": Padding(drops_clipped=True),

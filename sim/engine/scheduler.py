@@ -20,7 +20,7 @@ from sim.engine.quiet import Quiet
 from sim.engine.request import Request, placeholders
 from sim.engine.rules import Rules
 from sim.engine.sampling import sample
-from sim.engine.split import Chunk, Cut
+from sim.engine.split import AlignedSplit, Chunk, Cut
 from sim.errors import PolicyError
 from sim.events import Observer
 from sim.worker import Row, Worker
@@ -60,6 +60,7 @@ class Scheduler:
         if self.grid < 1:
             rule = table(options.preset, options.rules)["grid"]
             raise PolicyError(f"rule grid={rule} gave {self.grid}, allowed is a block size of 1 or more")
+        self.stops_at_retained = isinstance(rules.split, AlignedSplit) and rules.split.at_retained
         self.splits = options.enable_prefix_caching and any(g.aligned for g in options.groups)
         self.hash_unit = options.hash_unit if options.fine_hits and options.enable_prefix_caching else 0
         self.cache = KVCache(options, rules, observer.claim, observer.unclaim)
@@ -253,6 +254,7 @@ class Scheduler:
             tail,
             exempt,
             cache.exact_junctions and request.junction <= request.num_prompt,
+            cache.retained(request, start, start + count) if self.stops_at_retained else (),
         )
 
     def _room(self, used: int, rows: list[Row]) -> int:

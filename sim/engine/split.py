@@ -43,6 +43,8 @@ class Chunk:
     """Whether it exports a checkpoint on its way, and may end off the grid and past its block."""
     exact_junction: bool = False
     """Whether a state at the junction itself can be cached, inside a block too."""
+    retained: tuple[int, ...] = ()
+    """Boundaries inside the chunk whose states retention keeps; told to splits that stop there."""
 
 
 class Cut(NamedTuple):
@@ -117,6 +119,8 @@ class AlignedSplit:
     realign: Callable[[Chunk], bool]
     every_boundary: bool = False
     """Stop at the next boundary from an aligned start too (vLLM PR 54076)."""
+    at_retained: bool = False
+    """Stop at the next boundary whose state retention keeps (vLLM PRs 53479 and 52897)."""
 
     def __call__(self, chunk: Chunk) -> Cut:
         start, offered_end = chunk.start, chunk.start + chunk.offered
@@ -139,6 +143,7 @@ class AlignedSplit:
         return (
             (mid_block, "mid-block"),
             (boundary if self.every_boundary and not chunk.exempt else 0, "every-boundary"),
+            (chunk.retained[0] if chunk.retained and not chunk.exempt else 0, "retained"),
             (last, "last-cache-position"),
             (tail if last < tail < chunk.num_prompt else 0, "partial-tail"),
             ((junction if chunk.exact_junction else floored) if start < junction < end else 0, "junction"),
@@ -150,5 +155,6 @@ SPLITS: dict[str, object] = {
     "prefill-end": AlignedSplit(align_below_prefill_end, realign_always),
     "realign-below-last-cache-position": AlignedSplit(align_below_prefill_end, realign_below_cacheable),
     "every-boundary": AlignedSplit(align_below_prefill_end, realign_always, every_boundary=True),
+    "retained-boundaries": AlignedSplit(align_below_prefill_end, realign_always, at_retained=True),
     "unguarded": AlignedSplit(never_align, realign_never),
 }
