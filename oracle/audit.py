@@ -381,6 +381,9 @@ class Auditor(Observer):
             )
             self._pairs[hash, slot] = finding
             self._mark(slot, finding)
+            if not self.in_order:
+                for reader in self.custody.awaiting(slot):
+                    self.lineage.read(slot, reader)
             self.counts.verdicts[verdict] = self.counts.verdicts.get(verdict, 0) + 1
             if content is not None and content.state is not None:
                 self._measure(content, claim, slot, finding)

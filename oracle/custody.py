@@ -64,6 +64,8 @@ class Custody:
         """Requests that were handed slots since the last commit."""
         self._releases = False
         """Whether this run tells what is let go of: a log need not."""
+        self._pending: list[Draft] = []
+        """Findings that stand if it does."""
 
     # What is handed out, and what comes back.
 
@@ -88,7 +90,10 @@ class Custody:
 
     def release(self, request: str, slots: Iterable[int]) -> None:
         """A request lets go of slots."""
-        self._releases = True
+        if not self._releases:
+            self._releases = True
+            for draft in self._pending:
+                self.report(draft)
         for slot in slots:
             self._let_go(request, slot)
 
@@ -133,10 +138,17 @@ class Custody:
         if own is not None and own[0] == slot:
             self._check_commit(request, group, slot, content)
 
+    def awaiting(self, slot: int) -> list[str]:
+        """Requests that are to start from a slot, and have not read it yet."""
+        return [request for (request, _), (wanted, _) in self._restored.items() if wanted == slot]
+
     def write(self, request: str, group: int, slot: int) -> None:
         """A chunk or a copy leaves a state in a slot."""
-        self._check_owner(request, group, slot, "is written by")
-        for claim in self.claims.get(slot, {}).values():
+        claims = self.claims.get(slot, {}).values()
+        if not any(claim.step == self.now.index and claim.request == request for claim in claims):
+            # What it is to make true may be shared already.
+            self._check_owner(request, group, slot, "is written by")
+        for claim in claims:
             if claim.step <= self.committed and claim.step < self.now.index:
                 self._check_immutable(request, slot, claim)
                 break
@@ -178,7 +190,7 @@ class Custody:
     def _check_owner(self, request: str, group: int, slot: int, what: str) -> None:
         """I8 ownership: no slot is rewritten or handed out while another request uses it."""
         holders = self._holders.get(slot)
-        if not holders or not self._releases:
+        if not holders:
             return
         other = next((name for name in holders if name != request), None)
         if other is None or (request, other, slot) in self._told:
@@ -205,7 +217,7 @@ class Custody:
             if self.groups[group].aligned and not (self.serves and slot in self.claims):
                 counts[group] = counts.get(group, 0) + 1
         for group, count in counts.items():
-            if count <= self.bound or not self._releases or (request, "", group) in self._told:
+            if count <= self.bound or (request, "", group) in self._told:
                 continue
             self._told.add((request, "", group))
             message = f"{request} holds {count} blocks of {self.groups[group].name}, more than {self.bound}"
@@ -224,9 +236,11 @@ class Custody:
         severity: str = "hazard",
     ) -> None:
         now, name = self.now, self.groups[group].name
-        self.report(
-            Draft(
-                invariant, severity, now.index, now.time_us, request, name, column, slot, claimed, None, "", message,
-                write=write,
-            )
+        draft = Draft(
+            invariant, severity, now.index, now.time_us, request, name, column, slot, claimed, None, "", message,
+            write=write,
         )  # fmt: skip
+        if self._releases or invariant not in ("I8", "I16"):
+            self.report(draft)
+        else:
+            self._pending.append(draft)

@@ -107,6 +107,8 @@ class Engine(Strict):
     """Token budget of a step."""
     max_num_seqs: Count = _DEFAULT.max_num_seqs
     """Requests that run at a time."""
+    max_concurrent_batches: Annotated[int, Field(ge=1, le=64)] = 1
+    """Steps that are decided before the first of them has run: the stages of a pipeline."""
     max_model_len: Annotated[int, Field(ge=2, le=MAX_STEP_TOKENS)] = _DEFAULT.max_model_len
     """Longest sequence, tokens; a prompt is at least one token shorter."""
     long_prefill_token_threshold: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] = (
@@ -152,6 +154,7 @@ class Engine(Strict):
             num_blocks=self.num_blocks,
             max_num_batched_tokens=self.max_num_batched_tokens,
             max_num_seqs=self.max_num_seqs,
+            max_concurrent_batches=self.max_concurrent_batches,
             max_model_len=self.max_model_len,
             long_prefill_token_threshold=self.long_prefill_token_threshold,
             enable_prefix_caching=self.enable_prefix_caching,

@@ -32,6 +32,10 @@ class Row:
     drafts: list[int]
     drafted: int
     emitted: int = 0
+    reserved: tuple[tuple[int, int] | None, ...] = ()
+    """By group: the checkpoint that it exports, where that was decided before it runs."""
+    void: bool = False
+    """Whether its request is gone, so that nobody hears of what it samples."""
 
 
 class Worker:
@@ -60,8 +64,7 @@ class Worker:
     def before(self, step: int, rows: list[Row], copies: list[CopyOnWrite], given: list[list[int]]) -> None:
         """Copies, then what attention was given, then the forward pass."""
         observer = self.observer
-        for copy in copies:
-            observer.copy(copy.request, copy.group, "cow", copy.source, copy.target, copy.source, 0)
+        self.copy_on_write(copies)
         for row in rows:
             self._pre_copy(step, row)
         for group in self.attention:
@@ -70,6 +73,11 @@ class Worker:
         for row in rows:
             self._forward(row)
             self._forward_all(row)
+
+    def copy_on_write(self, copies: list[CopyOnWrite]) -> None:
+        """Whole pages, in the order in which they were queued."""
+        for copy in copies:
+            self.observer.copy(copy.request, copy.group, "cow", copy.source, copy.target, copy.source, 0)
 
     def _pre_copy(self, step: int, row: Row) -> None:
         """Carry the state into the column in which this chunk ends."""
@@ -118,7 +126,8 @@ class Worker:
         """The state that a prefill chunk leaves on its way: offset and slot."""
         if self.checkpoint is None or row.start >= request.prefill_end:
             return None
-        offset, column = self.checkpoint.exported(row.start, row.end, block, request.tables[group].checkpoint)
+        reserved = row.reserved[group] if row.reserved else request.tables[group].checkpoint
+        offset, column = self.checkpoint.exported(row.start, row.end, block, reserved)
         slot = request.pages[group][column] if offset else 0
         return (offset, slot) if slot else None
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sim.cache.lookup import Geometry
-from sim.cache.pool import NULL, BlockPool
+from sim.cache.pool import NULL, BlockPool, Entry
 from sim.cache.retire import KeepsServed, Retire
 
 OnClaim = Callable[[int, int, str, int, int, bytes], None]
@@ -70,6 +70,10 @@ class GroupCache:
         self.full: list[Full] | None = None
         """Full blocks that were advertised, where somebody wants to know."""
         self.copies: list[CopyOnWrite] = []
+        self.journal: list[tuple[str, Entry]] | None = None
+        """What was advertised, by which request, where somebody wants to know."""
+        self.hides = False
+        """Whether it is hidden until its step has committed."""
 
     def adopt(self, table: Table, hit: list[int], hit_tokens: int, total: int) -> None:
         """Take over the blocks of a hit; a tail that ends inside a block is shared until it is copied."""
@@ -146,6 +150,10 @@ class GroupCache:
     def _insert(self, request: str, block: int, column: int, tokens: int, key: bytes) -> None:
         if not self.pool.insert(self.group, key, block, tokens):
             return
+        if self.journal is not None:
+            self.journal.append((request, (self.group, key, block)))
+            if self.hides:
+                self.pool.hidden.add((key, block))
         if self.claim is not None:
             self.claim(self.group, block, request, column, tokens, key)
         if self.full is not None and tokens % self.block_size == 0:

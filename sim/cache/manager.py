@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sim.cache.groups import AllModeCache, AttentionCache, CopyOnWrite, Full, OnClaim, RecurrentCache, Table
 from sim.cache.lookup import Hit, geometry
-from sim.cache.pool import NULL, BlockPool, OnUnclaim
+from sim.cache.pool import NULL, BlockPool, Entry, OnUnclaim
 from sim.cache.retention import floored, on_grid
 from sim.cache.tier import Key, Shelf, Tier, reach
 from sim.engine.checkpoint import Query
@@ -73,6 +73,11 @@ class KVCache:
         if self.tier is not None:
             for manager in self.managers:
                 manager.full = self.published
+        self.journal: list[tuple[str, Entry]] = []
+        """What this step advertised, where that can be hidden or withdrawn."""
+        if rules.publish.hides or options.max_concurrent_batches > 1:
+            for manager in self.managers:
+                manager.journal, manager.hides = self.journal, rules.publish.hides
         self.given: list[list[int]] = [[] for _ in options.groups]
         """Blocks newly given to each attention group in this step."""
 
@@ -150,15 +155,15 @@ class KVCache:
         size = self.managers[group].block_size
         return request.hashes(self.unit, self.ahead)[-(-tokens // size) * size // self.unit - 1].hex()
 
-    def store(self) -> list[Full]:
-        """Put the full blocks that this step advertised, and still does, into the tier; returns those that are new."""
+    def store(self, full: list[Full] | None = None) -> list[Full]:
+        """Put the full blocks that a step (this one) advertised, and still does, into the tier; returns new ones."""
         if self.tier is None:
             return []
         stored: list[Full] = []
-        held = [f for f in self.published if self.pool.holds(f.group, f.hash, f.block)]
+        held = [f for f in (self.published if full is None else full) if self.pool.holds(f.group, f.hash, f.block)]
         for _, batch in groupby(held, key=lambda f: f.request):
-            full = {(f.group, f.hash): f for f in batch}
-            stored += [full[key] for key in self.tier.store(list(full))]
+            keyed = {(f.group, f.hash): f for f in batch}
+            stored += [keyed[key] for key in self.tier.store(list(keyed))]
         return stored
 
     def reset(self) -> bool:
@@ -197,12 +202,15 @@ class KVCache:
         self.publish(request, end)
         return ""
 
-    def grow(self, request: Request, new: int) -> bool:
-        """Allocate for a running request; False if the pool cannot."""
+    def grow(self, request: Request, new: int, unconfirmed: int = 0) -> bool:
+        """Allocate for a running request; False if the pool cannot.
+
+        ``unconfirmed``: of what it has computed that which steps in flight have yet to.
+        """
         start, end = request.computed, request.computed + new
         slots = min(end + self.lookahead, self.max_model_len)
         for states in self.states:
-            freed = states.retire(request.tables[states.group], start)
+            freed = states.retire(request.tables[states.group], start - unconfirmed)
             if freed:
                 request.released(states.group, freed)
         if self._needed(request, None, start, slots, end, commit=True) > self.pool.num_free:
@@ -421,9 +429,22 @@ class KVCache:
             request.tables[manager.group] = Table()
 
     def take_copies(self) -> list[CopyOnWrite]:
-        """This step's copy-on-write copies; unpins what they pinned."""
+        """This step's copy-on-write copies; what they pin stays pinned until they have run (:meth:`unpin`)."""
         copies = [copy for manager in self.managers for copy in manager.copies]
-        self.pool.free([block for copy in copies for block in (copy.source, copy.target)])
         for manager in self.managers:
             manager.copies.clear()
         return copies
+
+    def unpin(self, copies: list[CopyOnWrite]) -> None:
+        """Let go of what these copies pinned."""
+        self.pool.free([block for copy in copies for block in (copy.source, copy.target)])
+
+    def take_journal(self) -> list[tuple[str, Entry]]:
+        """What was advertised since the last time."""
+        taken = self.journal.copy()
+        self.journal.clear()
+        return taken
+
+    def reveal(self, published: list[tuple[str, Entry]]) -> None:
+        """The step that makes these true has committed."""
+        self.pool.hidden.difference_update((key, block) for _, (_, key, block) in published)

@@ -26,6 +26,8 @@ VLLM_0_26_0: dict[str, str] = {
     "worker": "v2",
     "offload": "any-length",
     "admission": "wait",
+    "abort": "runs-on",
+    "free": "when-run",
 }
 
 # PR 51113: chunk ends keep to the grid up to prefill_end, and a mid-block start always stops at its block's end.

@@ -19,6 +19,7 @@ from sim.cache.tier import WINDOWS, Window
 from sim.engine.boundaries import BOUNDARIES, Boundaries
 from sim.engine.checkpoint import CHECKPOINTS, Checkpoint
 from sim.engine.guard import GUARDS, Guard
+from sim.engine.inflight import ABORTS, FREES, Abort, Free
 from sim.engine.options import Options
 from sim.engine.split import SPLITS, Cut, Split
 from sim.errors import InputError, PolicyError
@@ -76,6 +77,8 @@ class Publish:
     """Whether verified tokens are published when their step commits, not when the next one is scheduled (0.33)."""
     once: bool = False
     """Whether a block that is keyed at its boundary already is left alone (0.33)."""
+    hides: bool = False
+    """Whether nobody finds it until the step that makes it true has committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,8 @@ class Memory:
     """Whether a request that is skipped for a step keeps its accepted count (v2)."""
     shifts_inputs: bool = True
     """Whether a copy of the state after an accepted draft takes the convolution's inputs up to that draft too."""
+    waits: bool = True
+    """Whether copies of shared pages wait for the steps in flight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +147,10 @@ class Rules:
     """How many tokens a tier below the pool may return."""
     admission: Flag
     """What a request that does not fit does to those behind it; on: they wait."""
+    abort: Abort
+    """What becomes of the steps in flight of a request that is taken away."""
+    free: Free
+    """When blocks that steps in flight may use go back to the pool."""
 
 
 RULES: dict[str, dict[str, object]] = {
@@ -162,6 +171,7 @@ RULES: dict[str, dict[str, object]] = {
         "at-schedule": Publish(),
         "at-schedule-at-once": Publish(refuses_same_step=False),
         "at-schedule-and-commit": Publish(at_commit=True, once=True),
+        "at-commit": Publish(refuses_same_step=False, hides=True),
     },
     "started": {"when-given-a-block": Flag(False), "when-scheduled": Flag(True)},
     "threshold": {"always": Flag(False), "beside-others": Flag(True)},
@@ -174,9 +184,16 @@ RULES: dict[str, dict[str, object]] = {
     "draft_slots": {"max-num-seqs": draft_slots_per_seq, "scheduled": draft_slots_per_scheduled},
     "modules": {"one": Flag(False), "one-a-draft": Flag(True)},
     "kernel": {"align-and-all": Flag(True), "align": Flag(False)},
-    "worker": {"v2": Memory(), "v1": Memory(keeps_accepted=False), "unshifted": Memory(shifts_inputs=False)},
+    "worker": {
+        "v2": Memory(),
+        "v1": Memory(keeps_accepted=False),
+        "unshifted": Memory(shifts_inputs=False),
+        "copies-ahead": Memory(waits=False),
+    },
     "offload": dict(WINDOWS),
     "admission": {"wait": Flag(True)},
+    "abort": ABORTS,
+    "free": FREES,
 }
 
 assert tuple(RULES) == tuple(f.name for f in fields(Rules))

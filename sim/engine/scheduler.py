@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from sim.cache.lookup import Hit
 from sim.cache.manager import KVCache
+from sim.engine.inflight import Batch, Pipeline
 from sim.engine.options import Options
 from sim.engine.presets import table
 from sim.engine.quiet import Quiet
@@ -79,7 +80,9 @@ class Scheduler:
         """The running requests that are not quiet, in order."""
         # A threshold below a decode row would cut it: such rows are never quiet.
         whole = not (0 < self.threshold < 1 + self.num_drafts or self.slots)
-        self.quiet = Quiet(self.cache, self.worker, observer, self.num_drafts, fast_forward and whole)
+        self.pipeline = Pipeline(options.max_concurrent_batches)
+        alone = self.pipeline.depth == 1
+        self.quiet = Quiet(self.cache, self.worker, observer, self.num_drafts, fast_forward and whole and alone)
         self.admissions = 0
         self.preempted_in_vain = 0
         """Preemptions since some request last got further than it had ever been."""
@@ -117,7 +120,7 @@ class Scheduler:
 
     @property
     def idle(self) -> bool:
-        return not self.running and not self.waiting
+        return not self.running and not self.waiting and not self.pipeline
 
     def jump(self, step: int) -> int:
         """For how many steps from ``step`` on every request is quiet, so that all of them can be skipped at once."""
@@ -125,6 +128,7 @@ class Scheduler:
             return 0
         if (
             self.active
+            or self.pipeline
             or self._aborted
             or self._reset_asked
             or (self.waiting and len(self.running) < self.options.max_num_seqs)
@@ -159,9 +163,59 @@ class Scheduler:
             decodes = bool(rows or self.quiet.tokens) and not prefills
             self._schedule_waiting(budget - used - self.quiet.tokens, rows, decodes, prefills)
         result.decode_tokens = self.quiet.tokens
-        self.worker.before(index, rows, self.cache.take_copies(), self.cache.given)
-        self._update(index, rows, result)
+        self._run(self._batch(index, rows), result)
         return result
+
+    def _batch(self, index: int, rows: list[Row]) -> Batch | None:
+        """What this step decided goes into the pipeline; returns the batch that runs now."""
+        cache, copies = self.cache, self.cache.take_copies()
+        if self.pipeline.depth == 1:
+            return Batch(index, rows, copies, copies, cache.given, cache.published, cache.take_journal())
+        if self.rules.worker.waits:
+            pinned = copies
+        else:
+            self.worker.copy_on_write(copies)
+            copies, pinned = [], copies
+        for row in rows:
+            row.reserved = tuple(table.checkpoint for table in row.request.tables)
+            row.request.computed = row.end
+        batch = Batch(index, rows, copies, pinned, [*map(list, cache.given)], [*cache.published], cache.take_journal())
+        runs = self.pipeline.push(batch)
+        if runs is not None:
+            self.observer.launch(runs.index)
+        return runs
+
+    def _drop(self, request: Request) -> None:
+        """Its steps in flight do not run, if that is the rule."""
+        if self.rules.abort.runs_on:
+            return
+        dropped = self.pipeline.drop(request)
+        if self.rules.abort.unpublishes or self.rules.publish.hides:
+            self.cache.pool.withdraw(dropped)
+
+    def _let_go(self, request: Request) -> None:
+        """Free the blocks of a request that may have steps in flight, at once or once these have run."""
+        pool = self.cache.pool
+        pool.fence = self.pipeline.newest if self._fenced(request) else None
+        self.pipeline.detach(request)
+        self.cache.free(request)
+        pool.fence = None
+
+    def _fenced(self, request: Request) -> bool:
+        """Whether the blocks of a request have to wait for a step in flight."""
+        return self.rules.free.waits and self.pipeline.has(request)
+
+    def _run(self, batch: Batch | None, result: Step) -> None:
+        """Run and commit a batch."""
+        if batch is None:
+            return
+        cache = self.cache
+        cache.pool.drain(batch.index)
+        cache.unpin(batch.pinned)
+        self.worker.before(batch.index, batch.rows, batch.copies, batch.given)
+        self._update(batch, result)
+        cache.reveal(batch.published)
+        cache.reveal(cache.take_journal())
 
     def _abort(self, index: int, result: Step) -> None:
         for request in [r for r in (*self.running, *self.waiting) if r.id in self._aborted]:
@@ -169,7 +223,8 @@ class Scheduler:
                 self._wake(request, index)
                 self.running.remove(request)
                 self.active.remove(request)
-                self.cache.free(request)
+                self._drop(request)
+                self._let_go(request)
             else:
                 self.waiting.remove(request)
             self.observer.abort(request.id)
@@ -186,14 +241,21 @@ class Scheduler:
                 break
             count, why = self._running_tokens(request, left)
             position += 1
+            if count <= 0 and self.pipeline.has(request):
+                # Its next token is not known yet.
+                continue
             if count <= 0:
                 self.observer.defer(request.id, left, why)
                 continue
             if left - count < self.quiet.tokens_after(request.order):
                 self._wake_after(request.order, index)
-            while not self.cache.grow(request, count):
-                preempted = True
+            unconfirmed = self.pipeline.tokens(request) if self.rules.free.confirmed else 0
+            while not self.cache.grow(request, count, unconfirmed):
                 victim = self.running[-1]
+                if self._fenced(victim):
+                    # What it has would not be free yet.
+                    return used, preempted
+                preempted = True
                 self._preempt(victim, index)
                 if victim is request:
                     return used, True
@@ -366,7 +428,7 @@ class Scheduler:
         self._wake(request, index)
         self.running.pop()
         self.active.pop()
-        self.cache.free(request)
+        self._let_go(request)
         request.reset()
         self.waiting.appendleft(request)
         self.preempted_in_vain += 1
@@ -374,14 +436,15 @@ class Scheduler:
 
     # After the forward pass.
 
-    def _update(self, index: int, rows: list[Row], result: Step) -> None:
+    def _update(self, batch: Batch, result: Step) -> None:
+        rows = batch.rows
         for row in rows:
             request = row.request
             if row.start < request.prefill_end:
                 result.prefill_tokens += row.end - row.start
             else:
                 result.decode_tokens += row.end - row.start
-            if sample(row, self.num_drafts, self.observer):
+            if not row.void and sample(row, self.num_drafts, self.observer):
                 self.preempted_in_vain = 0
         self.worker.after(rows)
         if self.rules.publish.at_commit and self.num_drafts:
@@ -389,18 +452,20 @@ class Scheduler:
                 if row.emitted:
                     # What a stop trims was computed and is not the request's; its last token never is.
                     self.cache.publish(row.request, min(row.request.computed, row.request.num_tokens - 1))
-        for full in self.cache.store():
+        for full in self.cache.store(batch.full):
             if self.options.groups[full.group].recurrent:
                 self.observer.store(full.group, full.block, full.hash.hex(), full.tokens)
         for row in rows:
             request = row.request
+            if row.void:
+                continue
             if request.outputs >= request.max_outputs:
                 self.running.remove(request)
                 self.active.remove(request)
                 self.cache.free(request)
                 self.observer.finish(request.id)
                 result.finished.append(request.id)
-            elif not request.prefilling and self.quiet.enter(request, index + 1):
+            elif not request.prefilling and self.quiet.enter(request, batch.index + 1):
                 self.active.remove(request)
 
     # Quiet requests.

@@ -65,6 +65,10 @@ class LiveScheduler:
         self.num_drafts = options.speculative.num_speculative_tokens
         if options.offload.blocks:
             raise RefusedError(f"{child.name} cannot run this: engine.offload is the reference engine's alone")
+        if options.max_concurrent_batches > 1:
+            raise RefusedError(
+                f"{child.name} cannot run this: engine.max_concurrent_batches is the reference engine's alone"
+            )
         self.about = child.ask({"do": "init", "config": wire(options, features)})
         self.warnings: list[str] = self.about["warnings"]
         self._free: int = self.about["free"]

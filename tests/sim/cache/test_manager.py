@@ -187,7 +187,7 @@ def test_every_block_comes_back(prompts: list[tuple[int, int]], drafts: int, fin
             new = data.draw(st.integers(0, running.num_prompt - running.computed), label="more")
             if new and world.cache.grow(running, new):
                 running.computed += new
-        world.cache.take_copies()
+        world.cache.unpin(world.cache.take_copies())
         held = {b for r in live for t in r.tables for b in t.blocks if b}
         assert {b for b, n in enumerate(pool.refs) if n} == held
         assert pool.num_free + len(held) + 1 == 80
