@@ -210,6 +210,7 @@ def test_copies_are_taken_once_and_unpinned() -> None:
     copies = world.cache.take_copies()
     # Attention's blocks are no wider than the unit: only the state's tail is shared.
     assert [(c.request, c.group) for c in copies] == [(second.id, 1)]
+    world.cache.unpin(copies)
     assert world.cache.pool.refs[copies[0].source] == 1  # its owner's
     assert world.cache.pool.refs[copies[0].target] == 1
     assert world.cache.take_copies() == []
