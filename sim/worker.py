@@ -65,6 +65,8 @@ class Worker:
         """Copies, then what attention was given, then the forward pass."""
         observer = self.observer
         self.copy_on_write(copies)
+        mixed = any(row.start >= row.request.prefill_end for row in rows)
+        boundaries = self.memory.tracks_mixed or not mixed
         for row in rows:
             self._pre_copy(step, row)
         for group in self.attention:
@@ -72,7 +74,7 @@ class Worker:
                 observer.allocate("", group, -1, given[group])
         for row in rows:
             self._forward(row)
-            self._forward_all(row)
+            self._forward_all(row, boundaries)
 
     def copy_on_write(self, copies: list[CopyOnWrite]) -> None:
         """Whole pages, in the order in which they were queued."""
@@ -83,7 +85,7 @@ class Worker:
         """Carry the state into the column in which this chunk ends."""
         request = row.request
         for group, block in self.recurrent:
-            target = -(-row.end // block) - 1
+            target = -(-row.end // block) - 1 if self.memory.own_column else 0
             source = request.running[group]
             if source == -1:
                 source = self.seed(row.start, block, self.scheduler_block)
@@ -105,20 +107,21 @@ class Worker:
                 read = pages[column + request.accepted[group] - 1]
                 writes = [(row.start + 1 + j, pages[column + j]) for j in range(len(row.drafts) + 1)]
             else:
-                read = pages[column] if row.start else -1
+                read = pages[column] if row.start or not self.memory.zeroes else -1
                 writes = [(row.end, pages[column])]
                 exported = self._exported(row, request, group, block)
                 if exported is not None:
                     writes.insert(0, exported)
             tell(request.id, group, row.start, row.end, row.drafts, read, writes, 0)
 
-    def _forward_all(self, row: Row) -> None:
-        """``all`` mode: no copies; the chunk leaves a state in the column of every boundary that it passes."""
+    def _forward_all(self, row: Row, boundaries: bool) -> None:
+        """``all`` mode: no copies; the chunk leaves a state in the column of every boundary that it passes, or of its
+        end alone (not ``boundaries``)."""
         request = row.request
         for group, block in self.all_mode:
             pages = request.pages[group]
             read = pages[-(-row.start // block) - 1] if row.start else -1
-            ends = [*range((row.start // block + 1) * block, row.end, block), row.end]
+            ends = [*range((row.start // block + 1) * block, row.end if boundaries else 0, block), row.end]
             writes = [(end, pages[-(-end // block) - 1]) for end in ends]
             self.observer.advance(request.id, group, row.start, row.end, row.drafts, read, writes, 0)
 

@@ -34,6 +34,8 @@ class KVCache:
         self.unit = self.geometry.hash_unit
         self.pool = BlockPool(options.num_blocks, len(options.groups))
         recurrent = frozenset(options.recurrent)
+        if rules.eviction.on:
+            self.pool.deepest = recurrent
         self.pool.on_unclaim = lambda group, *rest: unclaim(group, *rest) if group in recurrent else None
         self.num_groups = len(options.groups)
         self.watermark_blocks = int(options.watermark * options.num_blocks)

@@ -34,6 +34,8 @@ class BlockPool:
         self._free: OrderedDict[int, None] = OrderedDict.fromkeys(range(1, num_blocks))
         self._index: tuple[dict[bytes, int | dict[int, None]], ...] = tuple({} for _ in range(num_groups))
         self.on_unclaim: OnUnclaim | None = None
+        self.deepest: frozenset[int] = frozenset()
+        """Groups of which the block that stands for most tokens goes first, instead of the least recently used."""
         self.hidden: set[tuple[bytes, int]] = set()
         """(hash, block) of what is advertised to nobody yet."""
         self.fence: int | None = None
@@ -148,12 +150,21 @@ class BlockPool:
         free = self._free
         if count > len(free):
             raise IndexError(f"{count} blocks wanted, {len(free)} free")
-        taken = [free.popitem(last=False)[0] for _ in range(count)]
+        taken = [free.popitem(last=False)[0] if not self.deepest else self._next() for _ in range(count)]
         for block in taken:
             if self.primary[block] is not None:
                 self.remove(block, "evict")
             self.refs[block] = 1
         return taken
+
+    def _next(self) -> int:
+        """The least recently freed block, or the one of its group that stands for most tokens."""
+        block = next(iter(self._free))
+        group, tokens = self.owner[block], self.primary_tokens
+        if group in self.deepest:
+            block = max((b for b in self._free if self.owner[b] == group), key=tokens.__getitem__)
+        del self._free[block]
+        return block
 
     def reset(self) -> bool:
         """Withdraw all hashes; False, and nothing happens, while a block is in use (vLLM's reset_prefix_cache)."""

@@ -28,6 +28,7 @@ VLLM_0_26_0: dict[str, str] = {
     "admission": "wait",
     "abort": "runs-on",
     "free": "when-run",
+    "eviction": "lru",
 }
 
 # PR 51113: chunk ends keep to the grid up to prefill_end, and a mid-block start always stops at its block's end.

@@ -50,6 +50,11 @@ def seed_state_block(computed: int, state_block: int, scheduler_block: int) -> i
     return (computed - 1) // state_block
 
 
+def seed_fresh_slot(computed: int, state_block: int, scheduler_block: int) -> int:
+    """None: the kernel is told that there is a state, and reads the slot that it was given (tpu-inference 3412)."""
+    return -1
+
+
 def draft_slots_per_seq(options: Options) -> int:
     """Slots that a drafter adds to the batch are charged for every sequence that could run (up to 0.27)."""
     return options.speculative.draft_slots * options.max_num_seqs
@@ -101,6 +106,12 @@ class Memory:
     """Whether a copy of the state after an accepted draft takes the convolution's inputs up to that draft too."""
     waits: bool = True
     """Whether copies of shared pages wait for the steps in flight."""
+    tracks_mixed: bool = True
+    """Whether ``all`` mode leaves the boundaries of prefills that run beside decodes."""
+    own_column: bool = True
+    """Whether a row works in the column where it ends, or in the first one of its table, be that the null block."""
+    zeroes: bool = True
+    """Whether a request that starts from nothing reads a zero state, or whatever its slot holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +162,8 @@ class Rules:
     """What becomes of the steps in flight of a request that is taken away."""
     free: Free
     """When blocks that steps in flight may use go back to the pool."""
+    eviction: Flag
+    """Which free block is handed out next; on: where that is a state, the deepest one."""
 
 
 RULES: dict[str, dict[str, object]] = {
@@ -160,7 +173,7 @@ RULES: dict[str, dict[str, object]] = {
         "recurrent-group": grid_recurrent_group,
         "min-over-groups": grid_min_over_groups,
     },
-    "seed": {"state-block": seed_state_block},
+    "seed": {"state-block": seed_state_block, "fresh-slot": seed_fresh_slot},
     "lookup": {"intersection": intersection},
     "drafter_guard": GUARDS,
     "boundaries": BOUNDARIES,
@@ -189,11 +202,15 @@ RULES: dict[str, dict[str, object]] = {
         "v1": Memory(keeps_accepted=False),
         "unshifted": Memory(shifts_inputs=False),
         "copies-ahead": Memory(waits=False),
+        "untracked-in-mixed": Memory(tracks_mixed=False),
+        "first-column": Memory(own_column=False),
+        "unzeroed": Memory(zeroes=False),
     },
     "offload": dict(WINDOWS),
     "admission": {"wait": Flag(True)},
     "abort": ABORTS,
     "free": FREES,
+    "eviction": {"lru": Flag(False), "deepest-state-first": Flag(True)},
 }
 
 assert tuple(RULES) == tuple(f.name for f in fields(Rules))
