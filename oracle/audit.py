@@ -240,7 +240,7 @@ class Auditor(Observer):
     ) -> None:
         seen, family = self.requests[request], self.family
         content = self.slots.get(read) if read >= 0 else None
-        if read >= 0 and group in seen.unread:
+        if read >= 0:
             self.custody.read(request, group, read, content)
         known = end - len(drafts)
         ancestor: int | None = None

@@ -130,6 +130,8 @@ class Custody:
                 # The copy takes the shared slot's place.
                 self._let_go(request, src)
                 self._hold(request, group, dst)
+        elif kind != "cow":
+            self._check_reader(request, group, src)
         self.write(request, group, dst)
 
     def read(self, request: str, group: int, slot: int, content: Content | None) -> None:
@@ -137,6 +139,7 @@ class Custody:
         own = self._restored.get((request, group))
         if own is not None and own[0] == slot:
             self._check_commit(request, group, slot, content)
+        self._check_reader(request, group, slot)
 
     def awaiting(self, slot: int) -> list[str]:
         """Requests that are to start from a slot, and have not read it yet."""
@@ -200,6 +203,11 @@ class Custody:
         name = self.groups[self._held[other][slot]].name
         message = f"{name} slot {slot} {what} {by} while request {other} uses it"
         self._hazard("I8", request or other, group, -1, slot, None, message)
+
+    def _check_reader(self, request: str, group: int, slot: int) -> None:
+        """I8 again: nor while a step in flight is still to read it."""
+        if request not in self._holders.get(slot, ()):
+            self._check_owner(request, group, slot, "is read by")
 
     def _check_immutable(self, request: str, slot: int, claim: Claimed) -> None:
         """I9 immutability: a slot claimed in an earlier step is never written while that claim stands."""

@@ -366,6 +366,8 @@ class Expectation(Strict):
     """By request id: tokens that an offload tier or a connector brought at its first admission."""
     findings: Findings | None = None
     """A list: these findings and no other, in any order. `contains`: these among others."""
+    invariants: dict[Annotated[str, Field(pattern=r"^I[0-9]+$")], Number] | None = None
+    """By invariant: how many findings it has, whatever their severity."""
     vacuous: Annotated[str, Field(min_length=1)] | None = None
     """Why `poisoned: 0` means something although no hit is expected."""
 

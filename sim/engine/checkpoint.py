@@ -85,4 +85,6 @@ CHECKPOINTS: dict[str, object] = {
     "none": Checkpoint(never),
     "any-aligned-start": Checkpoint(any_aligned_start, by_start=True, keeps_tail=True),
     "at-prefill-end": Checkpoint(at_prefill_end, rekeys=True, claims_scratch=True),
+    # The control: what vLLM 56794 makes sure of, undone.
+    "at-prefill-end-under-the-old-hash": Checkpoint(at_prefill_end, claims_scratch=True),
 }
