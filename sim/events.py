@@ -380,8 +380,8 @@ class End:
 EVENTS: dict[str, type[Any]] = {
     event.__name__.lower(): event
     for event in (
-        Run, Arrive, Step, Launch, Defer, Refuse, Admit, Allocate, Release, Restore, Store, Load, Claim, Unclaim, Chunk, Copy,
-        Advance, Accept, Output, Preempt, Reset, Finish, Abort, Commit, End,
+        Run, Arrive, Step, Launch, Defer, Refuse, Admit, Allocate, Release, Restore, Store, Load, Claim, Unclaim, Chunk,
+        Copy, Advance, Accept, Output, Preempt, Reset, Finish, Abort, Commit, End,
     )
 }  # fmt: skip
 

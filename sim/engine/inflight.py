@@ -1,4 +1,4 @@
-"""Steps in flight: decided, and not run yet (vLLM's batch queue under pipeline parallelism, ``max_concurrent_batches``).
+"""Steps in flight: decided, and not run yet (vLLM's batch queue, as deep as ``max_concurrent_batches``).
 
 A step is decided on what the steps before it *will* have computed, published and let go of. With one batch at a time it
 runs at once, and nothing here makes a difference.
