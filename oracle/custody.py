@@ -123,7 +123,7 @@ class Custody:
 
     def copy(self, request: str, group: int, kind: str, src: int, dst: int, content: Content | None) -> None:
         """A copy reads one slot and writes another."""
-        own = self._restored.get((request, group))
+        own = self._restored.get((request, group)) if self._restored else None
         if own is not None and own[0] == src:
             self._check_commit(request, group, src, content)
             if kind == "cow":
@@ -136,9 +136,10 @@ class Custody:
 
     def read(self, request: str, group: int, slot: int, content: Content | None) -> None:
         """A chunk starts from a slot."""
-        own = self._restored.get((request, group))
-        if own is not None and own[0] == slot:
-            self._check_commit(request, group, slot, content)
+        if self._restored:
+            own = self._restored.get((request, group))
+            if own is not None and own[0] == slot:
+                self._check_commit(request, group, slot, content)
         self._check_reader(request, group, slot)
 
     def awaiting(self, slot: int) -> list[str]:
@@ -147,11 +148,14 @@ class Custody:
 
     def write(self, request: str, group: int, slot: int) -> None:
         """A chunk or a copy leaves a state in a slot."""
-        claims = self.claims.get(slot, {}).values()
-        if not any(claim.step >= self.now.index and claim.request == request for claim in claims):
+        claims = self.claims.get(slot)
+        if not claims:
+            self._check_owner(request, group, slot, "is written by")
+            return
+        if not any(claim.step >= self.now.index and claim.request == request for claim in claims.values()):
             # What it is to make true may be shared already.
             self._check_owner(request, group, slot, "is written by")
-        for claim in claims:
+        for claim in claims.values():
             if claim.step <= self.committed and claim.step < self.now.index:
                 self._check_immutable(request, slot, claim)
                 break
@@ -193,7 +197,7 @@ class Custody:
     def _check_owner(self, request: str, group: int, slot: int, what: str) -> None:
         """I8 ownership: no slot is rewritten or handed out while another request uses it."""
         holders = self._holders.get(slot)
-        if not holders:
+        if not holders or (len(holders) == 1 and request in holders):
             return
         other = next((name for name in holders if name != request), None)
         if other is None or (request, other, slot) in self._told:

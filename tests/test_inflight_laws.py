@@ -1,4 +1,4 @@
-"""Laws of steps in flight, over any world (:mod:`worlds`): what the releases' rules keep, and what their opposites break."""
+"""Laws of steps in flight, over any world (:mod:`worlds`): what the rules keep, and what their opposites break."""
 
 from __future__ import annotations
 

@@ -21,6 +21,10 @@ FILES = (
     "scenarios/field/drafts-wider-than-a-block.yaml",
     "scenarios/field/padded-clipped.yaml",
     "scenarios/field/padded-one-token-prompt.yaml",
+    "scenarios/field/aborted-writer.yaml",
+    "scenarios/field/freed-while-in-flight.yaml",
+    "scenarios/field/copies-ahead-of-steps-in-flight.yaml",
+    "scenarios/field/retired-ahead-of-steps-in-flight.yaml",
     "docs/examples/forgetful-worker.yaml",
     "docs/examples/same-step-hit.yaml",
 )
