@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from oracle.acceptance import Acceptance
+from oracle.custody import Custody, Now
 from oracle.grid import disagreements
 from oracle.lineage import Draft, Lineage
 from oracle.lockstep import Lockstep
@@ -67,7 +68,10 @@ class Auditor(Observer):
         self._storing: dict[tuple[int, str], int] = {}
         """The slots that are stored at the end of this step."""
         self._prefilled: list[str] = []
-        self._ended: list[str] = []
+        self._ended: list[tuple[int, str]] = []
+        """Requests, and the step in which they ended: steps in flight may still tell of them."""
+        self.launched = 0
+        """The last step that ran."""
 
     def findings(self) -> tuple[Finding, ...]:
         """What was found, in order."""
@@ -110,6 +114,9 @@ class Auditor(Observer):
         self.lookups = options["enable_prefix_caching"]
         self.num_drafts = num_speculative_tokens
         self._check_grid(options)
+        self.in_order = options.get("max_concurrent_batches", 1) == 1
+        self.launched = 0 if self.in_order else -1
+        self.custody = Custody(groups, num_speculative_tokens, options, self.claims, self._is, self.lineage.add)
 
     def arrive(
         self,
@@ -131,6 +138,13 @@ class Auditor(Observer):
     def step(self, index: int, time_us: int, budget: int) -> None:
         self.index = index
         self.time_us = time_us
+        self.custody.now = Now(index, time_us)
+        if self.in_order:
+            self.launched = index
+
+    def launch(self, index: int) -> None:
+        self.index = self.launched = index
+        self.custody.now = Now(index, self.time_us)
 
     def defer(self, request: str, offered: int, why: str) -> None:
         self.requests[request].waits = f"deferred by {why}"
@@ -142,6 +156,7 @@ class Auditor(Observer):
         seen = self.requests[request]
         seen.next, seen.waits = 0, "preempted"
         self.acceptance.forget(request, self.recurrent)
+        self.custody.leave(request)
 
     def admit(self, request: str, hit: int, external: int, resumed: bool) -> None:
         seen = self.requests[request]
@@ -161,12 +176,17 @@ class Auditor(Observer):
         self.requests[request].next = offset
         self._check_agreement(request, group, slot, column, offset, group_hits)
         self.lineage.read(slot, request)
+        self.custody.restore(request, group, slot, offset)
+
+    def release(self, request: str, group: int, slots: Sequence[int]) -> None:
+        self.custody.release(request, slots)
 
     def store(self, group: int, slot: int, key: str, offset: int) -> None:
         self._storing[group, key] = slot
 
     def load(self, request: str, group: int, key: str, slot: int, offset: int) -> None:
         write = Write(self.index, request, 0, offset, "load")
+        self.custody.load(request, group, slot)
         if (group, key) not in self._tier:
             # A connector's, of which nothing is known but what it says.
             state = self.family.state_at(self.requests[request].tokens, offset)
@@ -204,11 +224,13 @@ class Auditor(Observer):
             self.lineage.heal(slot)
 
     def allocate(self, request: str, group: int, column: int, slots: Sequence[int]) -> None:
+        self.custody.allocate(request, group, slots)
         if not self.groups[group].recurrent:
             self._erase(slots)
 
     def copy(self, request: str, group: int, kind: str, src: int, dst: int, conv_src: int, shift: int) -> None:
         if not self.groups[group].recurrent:
+            self.custody.erase(group, dst)
             self._erase([dst])
             return
         if kind == "pre":
@@ -220,6 +242,7 @@ class Auditor(Observer):
             self.lockstep.copy(conv_src, dst, shift)
         if src != dst:
             source = self.slots.get(src)
+            self.custody.copy(request, group, kind, src, dst, source)
             absorbed = source.absorbed if source is not None else 0
             self.slots.copy(src, dst, Write(self.index, request, absorbed, absorbed, kind))
         if dst in self.claims:
@@ -252,6 +275,8 @@ class Auditor(Observer):
     ) -> None:
         seen, family = self.requests[request], self.family
         content = self.slots.get(read) if read >= 0 else None
+        if read >= 0:
+            self.custody.read(request, group, read, content)
         known = end - len(drafts)
         self._check_count(request, group, read)
         # A row leaves a state after each token, or one at its end that counts (and others on its way).
@@ -278,6 +303,7 @@ class Auditor(Observer):
             else:
                 made = family.advance(state, seen.tokens, start, min(offset, known), drafts[: max(offset - known, 0)])
                 count = absorbed + offset - start
+            self.custody.write(request, group, slot)
             self._put(slot, Content(made, count, write, request, None, ancestor))
 
     def _advance_inputs(
@@ -314,15 +340,17 @@ class Auditor(Observer):
             self._prefilled.append(request)
 
     def finish(self, request: str) -> None:
-        self._ended.append(request)
+        self._ended.append((self.index, request))
+        self.custody.leave(request)
 
     def abort(self, request: str) -> None:
-        self._ended.append(request)
+        self._ended.append((self.index, request))
+        self.custody.leave(request)
 
     def commit(self, time_us: int) -> None:
-        for slot in sorted(self._due):
+        due, self._due = sorted(self._due), {}
+        for slot in due:
             self._check_claims(slot)
-        self._due.clear()
         for key, slot in self._storing.items():
             # After the checks: what is found wrong is stored as such.
             self._tier[key] = self.slots.get(slot)
@@ -330,10 +358,12 @@ class Auditor(Observer):
                 self.lockstep.store(slot, key)
         self._storing.clear()
         self._count_prefilled()
-        for request in self._ended:
-            del self.requests[request]
-            self.acceptance.forget(request, self.recurrent)
-        self._ended.clear()
+        self.custody.commit(self.launched)
+        for step, request in self._ended:
+            if step <= self.launched:
+                del self.requests[request]
+                self.acceptance.forget(request, self.recurrent)
+        self._ended = [(step, request) for step, request in self._ended if step > self.launched]
 
     def _count_prefilled(self) -> None:
         for request in self._prefilled:
@@ -356,6 +386,10 @@ class Auditor(Observer):
         content = self.slots.get(slot)
         self.lineage.heal(slot)
         for hash, claim in self.claims[slot].items():
+            if claim.step > self.launched:
+                # Its step is in flight.
+                self._due[slot] = None
+                continue
             if content is not None and content.state is not None and self.family.equal(content.state, claim.truth):
                 if not self._is_torn(hash, claim, slot, content):
                     self._measure(content, claim, slot, None)
@@ -388,6 +422,9 @@ class Auditor(Observer):
             )
             self._pairs[hash, slot] = finding
             self._mark(slot, finding)
+            if not self.in_order:
+                for reader in self.custody.awaiting(slot):
+                    self.lineage.read(slot, reader)
             self.counts.verdicts[verdict] = self.counts.verdicts.get(verdict, 0) + 1
             if content is not None and content.state is not None:
                 self._measure(content, claim, slot, finding)
@@ -630,9 +667,15 @@ class Auditor(Observer):
                 return True
         return False
 
+    def _is(self, slot: int, claim: Claimed) -> bool:
+        """Whether a slot holds what this claim says."""
+        content = self.slots.get(slot)
+        return content is not None and content.state is not None and self.family.equal(content.state, claim.truth)
+
     def _check_progress(self, steps: int, time_us: int) -> None:
         """I14 liveness: a request that could run gets a token, or is rejected with a reason."""
-        stuck = [request for request in self.requests if request not in self._ended]
+        ended = {request for _, request in self._ended}
+        stuck = [request for request in self.requests if request not in ended]
         if not stuck:
             return
         request = stuck[0]

@@ -201,6 +201,11 @@ class Chronicle(Observer):
         self._drafts = 0
         self._at = _Moment(0, 0, 0)
         self._now: dict[str, _Decision] = {}
+        self._in_order = True
+        self._flying: dict[int, tuple[_Moment, dict[str, _Decision]]] = {}
+        """With several steps in flight: what each decided."""
+        self._ran = True
+        """Whether the step that is now told about has run."""
         self._held: dict[int, _Held | None] = {}
         """By slot; None: made from a slot that was never written."""
         self._tier: dict[tuple[int, str], tuple[int, _Held | None]] = {}
@@ -217,6 +222,7 @@ class Chronicle(Observer):
         self, schema: str, engine: str, groups: tuple[Group, ...], num_speculative_tokens: int, options: dict[str, Any]
     ) -> None:
         self._groups, self._drafts = groups, num_speculative_tokens
+        self._in_order = options.get("max_concurrent_batches", 1) == 1
 
     def arrive(
         self,
@@ -237,7 +243,14 @@ class Chronicle(Observer):
 
     def step(self, index: int, time_us: int, budget: int) -> None:
         self._at = _Moment(index, time_us, budget)
-        self._now.clear()
+        self._now = {}
+        self._ran = self._in_order
+        if not self._in_order:
+            self._flying[index] = self._at, self._now
+
+    def launch(self, index: int) -> None:
+        self._at, self._now = self._flying.pop(index)
+        self._ran = True
 
     def chunk(
         self, request: str, start: int, end: int, drafts: int, stop: str, steps: int, accepted: Sequence[int]
@@ -328,7 +341,7 @@ class Chronicle(Observer):
         for case in self.cases:
             if case.claim is not None and case.claimed is None and case.claim[1] is self._at:
                 case.claimed = self._now.get(case.claim[0])
-            if case.finding.step == self._at.index and not case.caught:
+            if self._ran and case.finding.step == self._at.index and not case.caught:
                 case.held, case.caught = self._held.get(case.finding.slot), True
         for key, slot in self._storing.items():
             self._tier[key] = slot, self._held.get(slot)
@@ -339,7 +352,9 @@ class Chronicle(Observer):
 
     def _normal(self, piece: Piece) -> Piece:
         """Drafts that were right are tokens of the stream like any others."""
-        ids = self._streams[piece.request].ids
+        # A step in flight may tell of a request that has ended.
+        stream = self._streams.get(piece.request)
+        ids = (self._again[piece.request]() if stream is None else stream).ids
         right = 0
         while right < len(piece.drafts) and piece.end + right < ids.size:
             if int(ids[piece.end + right]) != piece.drafts[right]:

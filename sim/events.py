@@ -82,6 +82,9 @@ class Observer:
     def step(self, index: int, time_us: int, budget: int) -> None:
         """An engine step starts; everything up to the next one belongs to it."""
 
+    def launch(self, index: int) -> None:
+        """With several steps in flight: what follows, up to ``commit``, was decided in this step, and runs now."""
+
     def defer(self, request: str, offered: int, why: str) -> None:
         """The split gave a request none of the tokens that it was offered."""
 
@@ -215,6 +218,11 @@ class Step:
     index: int
     time_us: int
     budget: int
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    index: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,7 +398,8 @@ class End:
 EVENTS: dict[str, type[Any]] = {
     event.__name__.lower(): event
     for event in (
-        Run, Arrive, Step, Defer, Refuse, Admit, Allocate, Release, Restore, Store, Load, Claim, Unclaim, Chunk, Seed,
+        Run, Arrive, Step, Launch, Defer, Refuse, Admit, Allocate, Release, Restore, Store, Load, Claim, Unclaim, Chunk,
+        Seed,
         Copy, Advance, Accept, Output, Preempt, Reset, Finish, Abort, Commit, End,
     )
 }  # fmt: skip
@@ -425,7 +434,7 @@ class Finding:
     id: int
     invariant: str
     severity: str
-    """``poison``, ``shape``, ``loss``, ``liveness``, ``honesty`` or ``numerics``."""
+    """``poison``, ``hazard``, ``shape``, ``loss``, ``liveness``, ``honesty`` or ``numerics``."""
     step: int
     time_us: int
     request: str

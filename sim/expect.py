@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ PLAIN = ("livelock", "digest")
 """Keys compared as they are; the others but those below are numbers."""
 MEASURED = ("exact", "noise", "not_finite")
 """Keys that only a family with numbers has; ``digest`` says nothing of them."""
-STRUCTURED = ("ends", "hits", "loads", "findings", "vacuous", "cases")
+STRUCTURED = ("ends", "hits", "loads", "findings", "invariants", "vacuous", "cases")
 FINDING_KEYS = (
     "invariant", "severity", "step", "request", "group", "column", "claimed", "held", "verdict", "root",
 )  # fmt: skip
@@ -44,6 +45,11 @@ def _compare(expect: Mapping[str, Any], outcome: Outcome, measured: bool) -> Ite
         if key == "findings":
             if not findings_match(wanted, outcome.findings):
                 yield key, wanted, [finding_facts(finding) for finding in outcome.findings]
+        elif key == "invariants":
+            counts = Counter(finding.invariant for finding in outcome.findings)
+            for name, number in wanted.items():
+                if not number_matches(number, counts[name]):
+                    yield f"{key}.{name}", number, counts[name]
         elif key == "ends":
             for request, ends in wanted.items():
                 got = outcome.ends.get(request)

@@ -50,7 +50,7 @@ class Rows:
                 self._fresh -= 1
                 row = self._fresh
             self._row[request.id] = row
-            self._owner[row] = request
+        self._owner[self._row[request.id]] = request
 
     def leave(self, request: Request) -> None:
         """A request ended or was preempted: its row keeps what it held."""

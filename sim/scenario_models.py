@@ -128,6 +128,8 @@ class Engine(Strict):
     """Token budget of a step."""
     max_num_seqs: Count = _DEFAULT.max_num_seqs
     """Requests that run at a time."""
+    max_concurrent_batches: Annotated[int, Field(ge=1, le=64)] = 1
+    """Steps that are decided before the first of them has run: the stages of a pipeline."""
     max_model_len: Annotated[int, Field(ge=2, le=MAX_STEP_TOKENS)] = _DEFAULT.max_model_len
     """Longest sequence, tokens; a prompt is at least one token shorter."""
     long_prefill_token_threshold: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] = (
@@ -183,6 +185,7 @@ class Engine(Strict):
             num_blocks=self.num_blocks,
             max_num_batched_tokens=self.max_num_batched_tokens,
             max_num_seqs=self.max_num_seqs,
+            max_concurrent_batches=self.max_concurrent_batches,
             max_model_len=self.max_model_len,
             long_prefill_token_threshold=self.long_prefill_token_threshold,
             enable_prefix_caching=self.enable_prefix_caching,
@@ -289,7 +292,7 @@ class FindingModel(Strict):
 
     invariant: Annotated[str, Field(pattern=r"^I[0-9]+$")] | None = None
     """`I1` and so on (docs/invariants.md)."""
-    severity: Literal["poison", "shape", "loss", "liveness", "honesty", "numerics"] | None = None
+    severity: Literal["poison", "shape", "loss", "liveness", "honesty", "hazard", "numerics"] | None = None
     """How bad it is."""
     step: Annotated[int, Field(ge=0)] | None = None
     """The step at whose end it was found."""
@@ -412,6 +415,8 @@ class Expectation(Strict):
     """By request id: tokens that an offload tier or a connector brought at its first admission."""
     findings: Findings | None = None
     """A list: these findings and no other, in any order. `contains`: these among others."""
+    invariants: dict[Annotated[str, Field(pattern=r"^I[0-9]+$")], Number] | None = None
+    """By invariant: how many findings it has, whatever their severity."""
     vacuous: Annotated[str, Field(min_length=1)] | None = None
     """Why `poisoned: 0` means something although no hit is expected."""
 

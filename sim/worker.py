@@ -38,6 +38,10 @@ class Row:
     drafts: list[int]
     drafted: int
     emitted: int = 0
+    reserved: tuple[tuple[int, int] | None, ...] = ()
+    """By group: the checkpoint that it exports, where that was decided before it runs."""
+    void: bool = False
+    """Whether its request is gone, so that nobody hears of what it samples."""
 
 
 class Worker:
@@ -72,18 +76,16 @@ class Worker:
 
     def before(self, step: int, rows: list[Row], copies: list[CopyOnWrite], given: list[list[int]]) -> None:
         """Copies, then what attention was given, then the forward pass."""
-        observer = self.observer
         if self.memory.by_row:
             self._look_up_counts(rows)
-        for copy in copies:
-            observer.copy(copy.request, copy.group, "cow", copy.source, copy.target, copy.source, 0)
+        self.copy_on_write(copies)
         for row in rows:
             self.table.enter(row.request)
         for row in rows:
             self._pre_copy(step, row)
         for group in self.attention:
             if given[group]:
-                observer.allocate("", group, -1, given[group])
+                self.observer.allocate("", group, -1, given[group])
         views = self._views(rows)
         for index, row in enumerate(rows):
             self._forward(row, index, views)
@@ -96,6 +98,11 @@ class Worker:
         for row in rows:
             row.request.accepted = list(found.get(row.request.id, row.request.accepted))
 
+    def copy_on_write(self, copies: list[CopyOnWrite]) -> None:
+        """Whole pages, in the order in which they were queued."""
+        for copy in copies:
+            self.observer.copy(copy.request, copy.group, "cow", copy.source, copy.target, copy.source, 0)
+
     def _bias(self, row: Row, group: int) -> int:
         """How many columns behind the running one the worker takes the state to be."""
         if self.memory.plain_restarts and not row.drafts:
@@ -106,7 +113,7 @@ class Worker:
         """Carry the state into the column in which this chunk ends."""
         request = row.request
         for group, block in self.recurrent:
-            target = -(-row.end // block) - 1
+            target = -(-row.end // block) - 1 if self.memory.own_column else 0
             source = request.running[group]
             if source == -1:
                 self._enter(row, group, block, target)
@@ -158,20 +165,24 @@ class Worker:
                 writes = [(row.start + 1 + j, pages[column + j]) for j in range(len(row.drafts) + 1)]
             else:
                 slot = views[group][index] if views else pages[column]
-                read = slot if row.start else -1
+                read = slot if row.start or not self.memory.zeroes else -1
                 writes = [(row.end, slot)]
                 exported = self._exported(row, request, group, block)
                 if exported is not None:
                     writes.insert(0, exported)
-            # Kernels leave the null block alone.
-            writes = [write for write in writes if write[1]]
+            if self.memory.own_column:
+                # Kernels leave the null block alone.
+                writes = [write for write in writes if write[1]]
             tell(request.id, group, row.start, row.end, row.drafts, read, writes, 0)
 
     def _forward_all(self, rows: list[Row], group: int, block: int) -> None:
         """``all`` mode: no copies. A prefill row leaves states in the columns of the boundaries that it passes, as the
         kernel's own chunks allow; a decode row the states after each token, from the column of its last one on."""
         prefills = [row for row in rows if not self._updates(row)]
-        left = self.kernel.leaves([Span(row.start, row.end) for row in prefills], block, self.mamba_chunk_size or block)
+        spans = [Span(row.start, row.end) for row in prefills]
+        left = self.kernel.leaves(spans, block, self.mamba_chunk_size or block)
+        if not self.memory.tracks_mixed and any(row.start >= row.request.prefill_end for row in rows):
+            left = []
         # A row's state that goes into another's table is written once that one has read its own.
         foreign = any(state.source != state.target for state in left)
         for row in reversed(rows) if foreign else rows:
@@ -212,7 +223,8 @@ class Worker:
         """The state that a prefill chunk leaves on its way: offset and slot."""
         if self.checkpoint is None or row.start >= request.prefill_end:
             return None
-        offset, column = self.checkpoint.exported(row.start, row.end, block, request.tables[group].checkpoint)
+        reserved = row.reserved[group] if row.reserved else request.tables[group].checkpoint
+        offset, column = self.checkpoint.exported(row.start, row.end, block, reserved)
         slot = request.pages[group][column] if offset else 0
         return (offset, slot) if slot else None
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from sim.cache.lookup import Geometry
 from sim.cache.partial import PartialHit
-from sim.cache.pool import NULL, BlockPool
-from sim.cache.retire import Retire
+from sim.cache.pool import NULL, BlockPool, Entry
+from sim.cache.retire import KeepsServed, Retire
 
 OnClaim = Callable[[int, int, str, int, int, bytes], None]
 """(group, block, request, column, offset, hash)"""
@@ -77,6 +77,10 @@ class GroupCache:
         self.copies: list[CopyOnWrite] = []
         self.follower_copies = True
         """Whether a request that hits a tail makes a copy of it."""
+        self.journal: list[tuple[str, Entry]] | None = None
+        """What was advertised, by which request, where somebody wants to know."""
+        self.hides = False
+        """Whether it is hidden until its step has committed."""
 
     def adopt(self, table: Table, hit: list[int], hit_tokens: int, total: int) -> None:
         """Take over the blocks of a hit; a tail that ends inside a block is shared until it is copied."""
@@ -109,6 +113,10 @@ class GroupCache:
             blocks[column] = NULL
         self.pool.free(freed)
         return freed
+
+    def unserved(self, table: Table, columns: list[int]) -> list[int]:
+        """Those of these columns whose blocks the cache does not advertise."""
+        return [column for column in columns if self.pool.primary[table.blocks[column]] is None]
 
     def evictable(self, hit: list[int]) -> int:
         """How many of a hit's blocks are in the free queue, and would leave it."""
@@ -153,6 +161,10 @@ class GroupCache:
     def _insert(self, request: str, block: int, column: int, tokens: int, key: bytes, copied: bool = True) -> None:
         if not self.pool.insert(self.group, key, block, tokens):
             return
+        if self.journal is not None:
+            self.journal.append((request, (self.group, key, block)))
+            if self.hides:
+                self.pool.hidden.add((key, block))
         if self.claim is not None:
             self.claim(self.group, block, request, column, tokens, key)
         if self.full is not None and (tokens % self.block_size == 0 or self.tails[not copied]):
@@ -209,6 +221,7 @@ class AllModeCache(AttentionCache):
         super().__init__(group, block_size, pool, geo, claim)
         self.spare = spare
         self.retire_rule = retire
+        self.keeps_served = isinstance(retire, KeepsServed)
         self.published_now: set[bytes] = set()
 
     def needed(self, table: Table, hit: list[int], hit_tokens: int, tokens: int, checkpoint: bool = False) -> int:
@@ -227,7 +240,7 @@ class AllModeCache(AttentionCache):
     def retire(self, table: Table, computed: int) -> list[int]:
         """Free states that lie before the one that a request at ``computed`` tokens reads; returns them."""
         columns = self.retire_rule(table.blocks, (computed - 1) // self.block_size, 0) if computed > 1 else []
-        return self.drop(table, columns)
+        return self.drop(table, self.unserved(table, columns) if self.keeps_served else columns)
 
 
 class RecurrentCache(GroupCache):
@@ -251,6 +264,7 @@ class RecurrentCache(GroupCache):
         self.follower_copies = self.partial_hit.follower_copies
         self.spare = num_speculative_blocks
         self.retire_rule = retire
+        self.keeps_served = isinstance(retire, KeepsServed)
         self.eager = eager
         """Whether a request counts as started once it is scheduled, or only once it was given a block."""
         self.claims_scratch = claims_scratch
@@ -283,11 +297,14 @@ class RecurrentCache(GroupCache):
         if computed > 1:
             before = (computed - 1) // self.block_size
             columns = self.retire_rule(blocks, before, table.retired)
+            if columns and self.keeps_served:
+                columns = self.unserved(table, columns)
             if columns:
                 freed = self.drop(table, columns)
             table.retired = max(table.retired, min(before, len(blocks)))
         last = table.last_state
-        if 0 <= last < -(-computed // self.block_size) - 1 and blocks[last] != NULL:
+        unused = 0 <= last < -(-computed // self.block_size) - 1 and blocks[last] != NULL
+        if unused and not (self.keeps_served and self.pool.primary[blocks[last]] is not None):
             freed = freed + self.drop(table, [last])
         return freed
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from sim.cache.groups import AllModeCache, AttentionCache, CopyOnWrite, OnClaim, RecurrentCache, Table
 from sim.cache.lookup import Hit, geometry
 from sim.cache.offload import Offloading
-from sim.cache.pool import BlockPool, OnUnclaim
+from sim.cache.pool import BlockPool, Entry, OnUnclaim
+from sim.cache.retention import floored, on_grid
 from sim.cache.window import ScratchCache, WindowCache
 from sim.engine.checkpoint import Query
 from sim.engine.options import Options
@@ -40,6 +41,8 @@ class KVCache:
         self.unit = self.geometry.hash_unit
         self.pool = BlockPool(options.num_blocks, len(options.groups))
         recurrent = frozenset(options.recurrent)
+        if rules.eviction.on:
+            self.pool.deepest = recurrent
         self.pool.on_unclaim = lambda group, *rest: unclaim(group, *rest) if group in recurrent else None
         self.num_groups = len(options.groups)
         self.watermark_blocks = int(options.watermark * options.num_blocks)
@@ -47,6 +50,8 @@ class KVCache:
         self.rewritten = max(options.speculative.prefill_lookahead - 1, 0)
         """Tokens before a chunk's end that the drafter may write again (multi-module MTP)."""
         self.max_model_len = options.max_model_len
+        self.interval = rules.retention.interval(options.prefix_cache_retention_interval)
+        """Tokens between states that stay published; None: all do."""
         self.scheduler_block = options.scheduler_block_size
         self.drops = dict.fromkeys(range(self.num_groups), False)
         self.drops.update((g, f.drops) for f in self.geometry.families for g in f.groups)
@@ -86,6 +91,11 @@ class KVCache:
         self.offload = Offloading(self)
         """The tier below the pool, if there is one."""
         self.tier = self.offload.tier
+        self.journal: list[tuple[str, Entry]] = []
+        """What this step advertised, where that can be hidden or withdrawn."""
+        if rules.publish.hides or options.max_concurrent_batches > 1:
+            for manager in self.managers:
+                manager.journal, manager.hides = self.journal, rules.publish.hides
         self.given: list[list[int]] = [[] for _ in options.groups]
         """Blocks newly given to each attention group in this step."""
 
@@ -161,16 +171,19 @@ class KVCache:
         end = min(request.num_prompt + request.max_outputs, self.max_model_len) - 1
         return self._needed(request, None, 0, end, end, commit=False) > self.pool.num_blocks - 1
 
-    def grow(self, request: Request, new: int) -> bool:
-        """Allocate for a running request; False if the pool cannot."""
+    def grow(self, request: Request, new: int, unconfirmed: int = 0) -> bool:
+        """Allocate for a running request; False if the pool cannot.
+
+        ``unconfirmed``: of what it has computed that which steps in flight have yet to.
+        """
         start, end = request.computed, request.computed + new
         slots = min(end + self.lookahead, self.max_model_len)
         for states in self.states:
-            freed = states.retire(request.tables[states.group], start)
+            freed = states.retire(request.tables[states.group], start - unconfirmed)
             if freed:
                 request.released(states.group, freed)
         for window in self.windows:
-            window.retire(request.tables[window.group], start)
+            window.retire(request.tables[window.group], start - unconfirmed)
         if self._needed(request, None, start, slots, end, commit=True) > self.pool.num_free:
             return False
         self._extend(request, slots, end)
@@ -204,7 +217,7 @@ class KVCache:
     ) -> tuple[int, int] | None:
         """The offset that a chunk would export on its way, and the column that it has for it."""
         # Only where nothing but resends is retained does it matter whether the prefill ends here.
-        prefill_end = request.prefill_end if self.options.prefix_cache_retention_interval == 0 else 0
+        prefill_end = request.prefill_end if self.interval == 0 else 0
         query = self._query(start, end, prefill_end, end, manager.block_size, self.geometry.alignment)
         offset = self.rules.checkpoint.exports(query)
         column = manager.room_for_checkpoint(table, end) if offset else -1
@@ -280,18 +293,17 @@ class KVCache:
         self, request: Request, manager: RecurrentCache, table: Table, hashes: list[bytes], tokens: int, hashed: int
     ) -> None:
         """Full columns first, then the end of a chunk that stops at a reusable end, or what it exported."""
-        interval = self.options.prefix_cache_retention_interval if self.rules.retention.on else None
+        interval, reachable = self.interval, self._reachable(request, manager)
 
         def kept(end: int) -> bool:
-            return self._retained(end, manager.block_size, interval) or end in reachable
+            return on_grid(end, manager.block_size, interval) or end in reachable
 
-        reachable = self._reachable(request, manager) if interval is not None else frozenset()
         new = manager.publish(request.id, table, hashes, min(tokens, hashed), None if interval is None else kept)
         if table.checkpoint is not None and self.rules.checkpoint.rekeys:
             offset = table.checkpoint[0]
             tail = self.rules.boundaries.tail(request.num_prompt, self.geometry.alignment, self.drop, self.ahead)
             wanted = offset in (tail, request.junction) or (
-                offset % manager.block_size == 0 and self._retained(offset, manager.block_size, interval)
+                offset % manager.block_size == 0 and on_grid(offset, manager.block_size, interval)
             )
             manager.publish_checkpoint(request.id, table, hashes, wanted)
         elif manager.scale > 1 or self.rules.boundaries.tail_drops:
@@ -335,14 +347,25 @@ class KVCache:
         return interval > 0 and (blocks <= 1 or end // block % blocks == 0)
 
     def _reachable(self, request: Request, manager: RecurrentCache) -> frozenset[int]:
-        """Block ends that a resend, a longer prompt or whoever shares the prefix would hit."""
-        ends = [*self.rules.boundaries.replays(request.num_prompt, self.scheduler_block, self.drop)]
+        """Block ends that a resend, a longer prompt or whoever shares the prefix would hit, where not all are kept."""
+        if self.interval is None:
+            return frozenset()
+        replays = self.rules.retention.replays or self.rules.boundaries.replays
+        ends = [*replays(request.num_prompt, self.scheduler_block, self.drop)]
         if request.junction:
             ends.append(request.junction)
             if self.drops[manager.group] and self.rules.drafter_guard.hashes_ahead:
                 ends.append(request.junction - manager.block_size)
-        unit = self.geometry.alignment
-        return frozenset(end // unit * unit // manager.block_size * manager.block_size for end in ends)
+        return floored(ends, self.geometry.alignment, manager.block_size)
+
+    def retained(self, request: Request, start: int, end: int) -> tuple[int, ...]:
+        """Boundaries inside (start, end) whose states retention keeps, of any recurrent group in ``align`` mode."""
+        found: set[int] = set()
+        for manager in self.aligned:
+            reachable, block = self._reachable(request, manager), manager.block_size
+            boundaries = range((start // block + 1) * block, end, block)
+            found.update(p for p in boundaries if p in reachable or on_grid(p, block, self.interval))
+        return tuple(sorted(found))
 
     def _align(self, tokens: int) -> int:
         """The longest prefix that a hit could reach."""
@@ -411,9 +434,22 @@ class KVCache:
             request.tables[manager.group] = Table()
 
     def take_copies(self) -> list[CopyOnWrite]:
-        """This step's copy-on-write copies; unpins what they pinned."""
+        """This step's copy-on-write copies; what they pin stays pinned until they have run (:meth:`unpin`)."""
         copies = [copy for manager in self.managers for copy in manager.copies]
-        self.pool.free([block for copy in copies for block in (copy.source, copy.target)])
         for manager in self.managers:
             manager.copies.clear()
         return copies if self.rules.partial_hit.ordered else copies[::-1]
+
+    def unpin(self, copies: list[CopyOnWrite]) -> None:
+        """Let go of what these copies pinned."""
+        self.pool.free([block for copy in copies for block in (copy.source, copy.target)])
+
+    def take_journal(self) -> list[tuple[str, Entry]]:
+        """What was advertised since the last time."""
+        taken = self.journal.copy()
+        self.journal.clear()
+        return taken
+
+    def reveal(self, published: list[tuple[str, Entry]]) -> None:
+        """The step that makes these true has committed."""
+        self.pool.hidden.difference_update((key, block) for _, (_, key, block) in published)

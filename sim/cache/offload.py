@@ -104,17 +104,18 @@ class Offloading:
             return hashes[tokens // self.cache.unit - 1].hex()
         return hashes[-(-tokens // size) * size // self.cache.unit - 1].hex()
 
-    def store(self, prefills: Sequence[Request] = ()) -> list[Full]:
-        """Put the full blocks that this step advertised, and still does, into the tier; returns those that are new.
+    def store(self, prefills: Sequence[tuple[Request, int]], published: Sequence[Full]) -> list[Full]:
+        """Put the full blocks that a step advertised, and still does, into the tier; returns those that are new.
 
-        ``prefills``: who computed tokens of its prompt, for a connector that goes by its own copies of their tables.
+        ``prefills``: who computed tokens of its prompt, and up to where, for a connector that goes by its own copies
+        of their tables.
         """
         if self.tier is None:
             return []
         stored: list[Full] = []
-        held = [f for f in self.published if self.cache.pool.holds(f.group, f.hash, f.block)]
+        held = [f for f in published if self.cache.pool.holds(f.group, f.hash, f.block)]
         if self.cache.rules.connector.positional:
-            held = [full for request in prefills for full in self._by_position(request)]
+            held = [full for request, end in prefills for full in self._by_position(request, end)]
         if not self.cache.rules.connector.stores_draft:
             held = [f for f in held if f.group not in self.drafters]
         for _, batch in groupby(held, key=lambda f: f.request):
@@ -122,9 +123,9 @@ class Offloading:
             stored += [full[key] for key in self.tier.store(list(full))]
         return stored
 
-    def _by_position(self, request: Request) -> list[Full]:
+    def _by_position(self, request: Request, end: int) -> list[Full]:
         hashes = request.hashes(self.cache.unit, self.cache.ahead)
-        tokens, reconciled = min(request.computed, request.num_prompt), self.cache.rules.connector.reconciled
+        tokens, reconciled = min(end, request.num_prompt), self.cache.rules.connector.reconciled
         named: list[Full] = []
         for m in self.cache.managers:
             mirrored = m in self.cache.states and not reconciled
@@ -132,9 +133,12 @@ class Offloading:
             named += by_position(request.id, m.group, table, hashes, m.block_size, self.cache.unit, tokens)
         return [full for full in named if full.block != NULL] if reconciled else named
 
-    def save_cancelled(self, request: Request) -> list[Full]:
-        """What a request that is taken away leaves in the tier: its state, under the prompt less a token."""
-        tokens = request.computed - 1
+    def save_cancelled(self, request: Request, unconfirmed: int = 0) -> list[Full]:
+        """What a request that is taken away leaves in the tier: its state, under the prompt less a token.
+
+        ``unconfirmed``: of what it has computed that which steps in flight have yet to.
+        """
+        tokens = request.computed - unconfirmed - 1
         if self.tier is None or not self.cache.rules.connector.saves_cancelled or tokens <= 0:
             return []
         hashes = request.hashes(self.cache.unit, self.cache.ahead)

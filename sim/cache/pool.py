@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 
 NULL = 0
 """The null block: the shared placeholder of a column without a slot."""
 
+Entry = tuple[int, bytes, int]
+"""A group, a hash in it, and the block that it leads to."""
 OnClaim = Callable[[int, int, bytes, int], None]
 OnUnclaim = Callable[[int, int, bytes, str], None]
 
@@ -31,6 +34,13 @@ class BlockPool:
         self._free: OrderedDict[int, None] = OrderedDict.fromkeys(range(1, num_blocks))
         self._index: tuple[dict[bytes, int | dict[int, None]], ...] = tuple({} for _ in range(num_groups))
         self.on_unclaim: OnUnclaim | None = None
+        self.deepest: frozenset[int] = frozenset()
+        """Groups of which the block that stands for most tokens goes first, instead of the least recently used."""
+        self.hidden: set[tuple[bytes, int]] = set()
+        """(hash, block) of what is advertised to nobody yet."""
+        self.fence: int | None = None
+        """The newest step in flight, for which blocks that are let go of now have to wait; None: they need not."""
+        self._fenced: deque[tuple[int, tuple[int, ...]]] = deque()
 
     @property
     def num_free(self) -> int:
@@ -39,6 +49,9 @@ class BlockPool:
     def find(self, group: int, key: bytes) -> int | None:
         """The block first inserted under this hash, or None."""
         found = self._index[group].get(key)
+        if self.hidden and found is not None:
+            blocks = (found,) if isinstance(found, int) else found
+            return next((block for block in blocks if (key, block) not in self.hidden), None)
         if found is None or isinstance(found, int):
             return found
         return next(iter(found))
@@ -46,6 +59,12 @@ class BlockPool:
     def run(self, group: int, keys: Iterable[bytes]) -> list[int]:
         """The blocks under these hashes, up to the first that is not there."""
         get, blocks = self._index[group].get, list[int]()
+        if self.hidden:
+            for block in map(self.find, repeat(group), keys):
+                if block is None:
+                    break
+                blocks.append(block)
+            return blocks
         for key in keys:
             found = get(key)
             if found is None:
@@ -88,6 +107,7 @@ class BlockPool:
         if block in self._others:
             removed += self._others.pop(block).items()
         index, told = self._index[group], self.on_unclaim
+        self.hidden.difference_update((key, block) for key, _ in removed)
         for key, _ in removed:
             found = index[key]
             if isinstance(found, int):
@@ -102,6 +122,26 @@ class BlockPool:
         self.owner[block] = -1
         return removed
 
+    def withdraw(self, entries: Iterable[Entry]) -> None:
+        """Take back what an aborted step was to make true; a block whose first hash that is loses the others too."""
+        for group, key, block in entries:
+            if not self.holds(group, key, block):
+                continue
+            if self.primary[block] == key:
+                self.remove(block, "abort")
+                continue
+            del self._others[block][key]
+            self.hidden.discard((key, block))
+            found = self._index[group][key]
+            if isinstance(found, int):
+                del self._index[group][key]
+            else:
+                del found[block]
+                if not found:
+                    del self._index[group][key]
+            if self.on_unclaim is not None:
+                self.on_unclaim(group, block, key, "abort")
+
     def take(self, count: int) -> list[int]:
         """Hand out the least recently freed blocks, withdrawing what they advertised.
 
@@ -110,12 +150,21 @@ class BlockPool:
         free = self._free
         if count > len(free):
             raise IndexError(f"{count} blocks wanted, {len(free)} free")
-        taken = [free.popitem(last=False)[0] for _ in range(count)]
+        taken = [free.popitem(last=False)[0] if not self.deepest else self._next() for _ in range(count)]
         for block in taken:
             if self.primary[block] is not None:
                 self.remove(block, "evict")
             self.refs[block] = 1
         return taken
+
+    def _next(self) -> int:
+        """The least recently freed block, or the one of its group that stands for most tokens."""
+        block = next(iter(self._free))
+        group, tokens = self.owner[block], self.primary_tokens
+        if group in self.deepest:
+            block = max((b for b in self._free if self.owner[b] == group), key=tokens.__getitem__)
+        del self._free[block]
+        return block
 
     def reset(self) -> bool:
         """Withdraw all hashes; False, and nothing happens, while a block is in use (vLLM's reset_prefix_cache)."""
@@ -135,7 +184,18 @@ class BlockPool:
             self.refs[block] += 1
 
     def free(self, blocks: Sequence[int]) -> None:
-        """Drop a reference to each, the first to be evicted first."""
+        """Drop a reference to each, the first to be evicted first, once no step in flight can use them."""
+        if self.fence is not None:
+            self._fenced.append((self.fence, tuple(blocks)))
+        else:
+            self._free_now(blocks)
+
+    def drain(self, step: int) -> None:
+        """A step has run: what waited for it is free."""
+        while self._fenced and self._fenced[0][0] <= step:
+            self._free_now(self._fenced.popleft()[1])
+
+    def _free_now(self, blocks: Sequence[int]) -> None:
         unhashed: list[int] = []
         free = self._free
         for block in blocks:

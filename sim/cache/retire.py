@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from sim.cache.pool import NULL
 
@@ -26,3 +27,20 @@ def stops_at_null_gap(table: list[int], before: int, done: int = 0) -> list[int]
 def walks_gaps(table: list[int], before: int, done: int = 0) -> list[int]:
     """All states between what was retired before and ``before`` (vLLM 0.32)."""
     return [column for column in range(min(before, len(table)) - 1, done - 1, -1) if table[column] != NULL]
+
+
+@dataclass(frozen=True, slots=True)
+class KeepsServed:
+    """As another rule, but a state that the cache advertises stays (vLLM 57253, open)."""
+
+    rule: Retire
+
+    def __call__(self, table: list[int], before: int, done: int = 0) -> list[int]:
+        return self.rule(table, before, done)
+
+
+RETIREMENTS: dict[str, object] = {
+    "stops-at-null-gap": stops_at_null_gap,
+    "walks-gaps": walks_gaps,
+    "keeps-what-is-served": KeepsServed(walks_gaps),
+}

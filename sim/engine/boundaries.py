@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sim.cache.retention import resend_and_longer, unshifted
+
 Reusable = Callable[[int, int, bool, int], int]
 """(tokens, unit, drop, look-ahead) -> the last multiple of the unit from which this prompt could be resumed."""
 
@@ -52,10 +54,7 @@ class Boundaries:
 
     def replays(self, prompt: int, block: int, drop: bool) -> tuple[int, ...]:
         """Ends that retention keeps for whoever sends the prompt again, or a longer one."""
-        if not (self.tail_drops and drop):
-            return (prompt - 1,)
-        resend, longer = (prompt - 1) // block * block, prompt // block * block
-        return tuple(sorted({max(resend - block, 0), max(longer - block, 0)}))
+        return resend_and_longer(prompt, block, drop) if self.tail_drops else unshifted(prompt, block, drop)
 
 
 @dataclass(frozen=True, slots=True)

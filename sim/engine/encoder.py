@@ -139,10 +139,10 @@ class Encoder:
             self._now[request.id] = self._now.get(request.id, 0) + item.length
         self._planned = []
 
-    def passed(self, request: Request) -> None:
+    def passed(self, request: Request, computed: int) -> None:
         """Let go of items that lie behind what is computed."""
         for item in request.items:
-            if item.end + self.kept_for <= request.computed:
+            if item.end + self.kept_for <= computed:
                 self._release(request, item)
 
     def free(self, request: Request) -> None:

@@ -52,12 +52,20 @@ class Memory:
     """Whether a row padded with placeholders runs as a prefill, placeholders and all."""
     saves_backward: bool = True
     """Whether a passed boundary is saved into a column before the running one."""
+    waits: bool = True
+    """Whether copies of shared pages wait for the steps in flight."""
+    tracks_mixed: bool = True
+    """Whether ``all`` mode leaves the boundaries of prefills that run beside decodes."""
+    own_column: bool = True
+    """Whether a row works in the column where it ends, or in the first one of its table, be that the null block."""
+    zeroes: bool = True
+    """Whether a request that starts from nothing reads a zero state, or whatever its slot holds."""
 
     @property
     def merges(self) -> bool:
         """Whether decode steps of which nothing can be seen may be told at once."""
         # Who decodes beside prefills matters where strides are not honoured.
-        return self.count is own and not self.by_row and self.strides
+        return self.count is own and not self.by_row and self.strides and self.own_column
 
 
 MEMORIES: dict[str, object] = {
@@ -73,6 +81,10 @@ MEMORIES: dict[str, object] = {
     "plain-restarts": Memory(plain_restarts=True),
     "padded-as-prefill": Memory(pads_as_prefill=True),
     "no-backward-copy": Memory(saves_backward=False),
+    "copies-ahead": Memory(waits=False),
+    "untracked-in-mixed": Memory(tracks_mixed=False),
+    "first-column": Memory(own_column=False),
+    "unzeroed": Memory(zeroes=False),
 }
 
 

@@ -82,6 +82,8 @@ class Options:
     """Blocks in the pool, the null block among them."""
     max_num_batched_tokens: int = 8192
     max_num_seqs: int = 128
+    max_concurrent_batches: int = 1
+    """Steps that are decided and have not committed: 1, or the stages of a pipeline."""
     max_model_len: int = 266_240
     long_prefill_token_threshold: int = 0
     enable_prefix_caching: bool = True

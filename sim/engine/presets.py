@@ -37,6 +37,9 @@ VLLM_0_26_0: dict[str, str] = {
     "blocked": "stop",
     "encoder": "before-split",
     "state_blocks": "one",
+    "abort": "runs-on",
+    "free": "when-run",
+    "eviction": "lru",
 }
 
 # PR 51113: chunk ends keep to the grid up to prefill_end, and a mid-block start always stops at its block's end.

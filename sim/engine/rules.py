@@ -17,7 +17,8 @@ from sim.cache.fine import FINE_HITS, FineHits
 from sim.cache.joint import LOOKUPS
 from sim.cache.lookup import Hit, Lookup
 from sim.cache.partial import PARTIAL_HITS, PartialHit
-from sim.cache.retire import Retire, stops_at_null_gap, walks_gaps
+from sim.cache.retention import RETENTIONS, Retention
+from sim.cache.retire import RETIREMENTS, Retire
 from sim.cache.tier import WINDOWS, Window
 from sim.cache.window import MASKS, Mask
 from sim.engine.admission import ADMISSIONS, BLOCKED, Admission, Blocked
@@ -25,6 +26,7 @@ from sim.engine.boundaries import BOUNDARIES, JUNCTIONS, Boundaries, Junction
 from sim.engine.checkpoint import CHECKPOINTS, Checkpoint
 from sim.engine.encoder import CAPS, Cap
 from sim.engine.guard import GUARDS, Guard
+from sim.engine.inflight import ABORTS, FREES, Abort, Free
 from sim.engine.kernel import KERNELS, Kernel
 from sim.engine.memory import MEMORIES, Memory
 from sim.engine.options import Options
@@ -92,6 +94,8 @@ class Publish:
     under_node: bool = False
     """Whether a state that a chunk leaves on the split's grid, but inside a block, is advertised under the boundary
     before it: the deepest node of the tree that its key can name (sglang 34780)."""
+    hides: bool = False
+    """Whether nobody finds it until the step that makes it true has committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +146,8 @@ class Rules:
     """Where a chunk stops for a shared prefix; on: exactly there, if ``shared_prefix_checkpoint``."""
     snapshots: Flag
     """Where the client asks for a state; on: what lives when a chunk has passed there is published under it."""
-    retention: Flag
-    """Which states stay published; on: those that ``prefix_cache_retention_interval`` keeps."""
+    retention: Retention
+    """Which states stay published."""
     publish: Publish
     """When a claim is visible."""
     started: Flag
@@ -180,6 +184,12 @@ class Rules:
     """Where a chunk stops before an item that cannot be encoded now."""
     state_blocks: Flag
     """Whether recurrent groups in align mode may differ in their blocks; on: they may."""
+    abort: Abort
+    """What becomes of the steps in flight of a request that is taken away."""
+    free: Free
+    """When blocks that steps in flight may use go back to the pool."""
+    eviction: Flag
+    """Which free block is handed out next; on: where that is a state, the deepest one."""
 
 
 RULES: dict[str, dict[str, object]] = {
@@ -200,17 +210,18 @@ RULES: dict[str, dict[str, object]] = {
     "checkpoint": CHECKPOINTS,
     "junction": JUNCTIONS,
     "snapshots": {"not-kept": Flag(False), "kept": Flag(True)},
-    "retention": {"dense": Flag(False), "interval": Flag(True)},
+    "retention": RETENTIONS,
     "publish": {
         "at-schedule": Publish(),
         "at-schedule-at-once": Publish(refuses_same_step=False),
         "at-schedule-and-commit": Publish(at_commit=True, once=True),
         "at-schedule-under-node": Publish(under_node=True),
+        "at-commit": Publish(refuses_same_step=False, hides=True),
     },
     "started": {"when-given-a-block": Flag(False), "when-scheduled": Flag(True)},
     "threshold": {"always": Flag(False), "beside-others": Flag(True)},
     "wide_block": dict(WIDE_BLOCKS),
-    "retire": {"stops-at-null-gap": stops_at_null_gap, "walks-gaps": walks_gaps},
+    "retire": RETIREMENTS,
     "padding": {
         "kept": Padding(drops_clipped=False),
         "dropped": Padding(drops_clipped=True),
@@ -232,6 +243,9 @@ RULES: dict[str, dict[str, object]] = {
     "blocked": BLOCKED,
     "encoder": CAPS,
     "state_blocks": {"one": Flag(False), "any": Flag(True)},
+    "abort": ABORTS,
+    "free": FREES,
+    "eviction": {"lru": Flag(False), "deepest-state-first": Flag(True)},
 }
 
 assert tuple(RULES) == tuple(f.name for f in fields(Rules))

@@ -9,11 +9,12 @@ from sim.worker import Row
 def sample(row: Row, num_drafts: int, observer: Observer) -> bool:
     """Advance a row's request; whether it is further than it ever was."""
     request = row.request
-    request.computed = row.end
+    # With steps in flight it is further already.
+    request.computed = max(request.computed, row.end)
     further = row.end > request.furthest
     if further:
         request.furthest = row.end
-    request.prefilling = request.computed < request.num_tokens
+    request.prefilling = row.end < request.num_tokens
     if request.prefilling:
         return further
     accepted = 0

@@ -17,6 +17,7 @@ from sim.cache.lookup import Hit
 from sim.cache.manager import KVCache
 from sim.cache.pool import NULL
 from sim.engine.encoder import Encoder
+from sim.engine.inflight import Batch, Pipeline
 from sim.engine.options import Options
 from sim.engine.presets import table
 from sim.engine.quiet import Quiet
@@ -24,7 +25,7 @@ from sim.engine.request import Request, placeholders
 from sim.engine.rules import Rules
 from sim.engine.sampling import sample
 from sim.engine.seed import config_block
-from sim.engine.split import Chunk, Cut
+from sim.engine.split import AlignedSplit, Chunk, Cut
 from sim.errors import PolicyError
 from sim.events import Observer
 from sim.rows import Rows, widths
@@ -67,6 +68,7 @@ class Scheduler:
             raise PolicyError(f"rule grid={rule} gave {self.grid}, allowed is a block size of 1 or more")
         longest = min(self.cap, self.threshold) if self.threshold > 0 else self.cap
         self.private = rules.wide_block.private(self.grid, longest)
+        self.stops_at_retained = isinstance(rules.split, AlignedSplit) and rules.split.at_retained
         self.splits = options.enable_prefix_caching and any(g.aligned for g in options.groups)
         self.hash_unit = options.hash_unit if rules.fine_hits.on(options) and options.enable_prefix_caching else 0
         self.cache = KVCache(options, rules, observer.claim, observer.unclaim)
@@ -90,7 +92,9 @@ class Scheduler:
         # A threshold below a decode row would cut it: such rows are never quiet.
         whole = not (0 < self.threshold < 1 + self.num_drafts or self.slots)
         whole = whole and rules.worker.merges and not rules.state_slots.on
-        self.quiet = Quiet(self.cache, self.worker, observer, self.num_drafts, fast_forward and whole)
+        self.pipeline = Pipeline(options.max_concurrent_batches)
+        alone = self.pipeline.depth == 1
+        self.quiet = Quiet(self.cache, self.worker, observer, self.num_drafts, fast_forward and whole and alone)
         self.admissions = 0
         self.preempted_in_vain = 0
         """Preemptions since some request last got further than it had ever been."""
@@ -135,7 +139,7 @@ class Scheduler:
 
     @property
     def idle(self) -> bool:
-        return not self.running and not self.waiting
+        return not self.running and not self.waiting and not self.pipeline
 
     def jump(self, step: int) -> int:
         """For how many steps from ``step`` on every request is quiet, so that all of them can be skipped at once."""
@@ -143,6 +147,7 @@ class Scheduler:
             return 0
         if (
             self.active
+            or self.pipeline
             or self._aborted
             or self._reset_asked
             or (self.waiting and len(self.running) < self.options.max_num_seqs)
@@ -182,9 +187,64 @@ class Scheduler:
         result.finished += self._rejected
         self._rejected.clear()
         result.decode_tokens = self.quiet.tokens
-        self.worker.before(index, rows, self.cache.take_copies(), self.cache.given)
-        self._update(index, rows, result)
+        self._run(self._batch(index, rows), result)
         return result
+
+    def _batch(self, index: int, rows: list[Row]) -> Batch | None:
+        """What this step decided goes into the pipeline; returns the batch that runs now."""
+        cache, copies = self.cache, self.cache.take_copies()
+        if self.pipeline.depth == 1:
+            return Batch(index, rows, copies, copies, cache.given, cache.offload.published, cache.take_journal())
+        if self.rules.worker.waits:
+            pinned = copies
+        else:
+            self.worker.copy_on_write(copies)
+            copies, pinned = [], copies
+        for row in rows:
+            row.reserved = tuple(table.checkpoint for table in row.request.tables)
+            row.request.computed = row.end
+        batch = Batch(
+            index, rows, copies, pinned, [*map(list, cache.given)], [*cache.offload.published], cache.take_journal()
+        )
+        runs = self.pipeline.push(batch)
+        if runs is not None:
+            self.observer.launch(runs.index)
+        return runs
+
+    def _drop(self, request: Request) -> None:
+        """Its steps in flight do not run, if that is the rule."""
+        if self.rules.abort.runs_on:
+            return
+        dropped = self.pipeline.drop(request)
+        if self.rules.abort.unpublishes or self.rules.publish.hides:
+            self.cache.pool.withdraw(dropped)
+
+    def _let_go(self, request: Request) -> None:
+        """Free the blocks of a request that may have steps in flight, at once or once these have run."""
+        pool = self.cache.pool
+        pool.fence = self.pipeline.newest if self._fenced(request) else None
+        if not self.pipeline.has(request):
+            # Else the worker hears of it behind those steps.
+            self.worker.leave(request)
+        self.pipeline.detach(request)
+        self.cache.free(request)
+        pool.fence = None
+
+    def _fenced(self, request: Request) -> bool:
+        """Whether the blocks of a request have to wait for a step in flight."""
+        return self.rules.free.waits and self.pipeline.has(request)
+
+    def _run(self, batch: Batch | None, result: Step) -> None:
+        """Run and commit a batch."""
+        if batch is None:
+            return
+        cache = self.cache
+        cache.pool.drain(batch.index)
+        cache.unpin(batch.pinned)
+        self.worker.before(batch.index, batch.rows, batch.copies, batch.given)
+        self._update(batch, result)
+        cache.reveal(batch.published)
+        cache.reveal(cache.take_journal())
 
     def _abort(self, index: int, result: Step) -> None:
         for request in [r for r in (*self.running, *self.waiting) if r.id in self._aborted]:
@@ -192,9 +252,9 @@ class Scheduler:
                 self._wake(request, index)
                 self.running.remove(request)
                 self.active.remove(request)
-                self.worker.leave(request)
-                self._tell_stored(self.cache.offload.save_cancelled(request))
-                self.cache.free(request)
+                self._tell_stored(self.cache.offload.save_cancelled(request, self.pipeline.tokens(request)))
+                self._drop(request)
+                self._let_go(request)
             else:
                 self.waiting.remove(request)
             self.encoder.free(request)
@@ -212,20 +272,27 @@ class Scheduler:
                 break
             count, why = self._running_tokens(request, left)
             position += 1
+            if count <= 0 and self.pipeline.has(request):
+                # Its next token is not known yet.
+                continue
             if count <= 0:
                 self.observer.defer(request.id, left, why)
                 continue
             if left - count < self.quiet.tokens_after(request.order):
                 self._wake_after(request.order, index)
-            while not self.cache.grow(request, count):
-                preempted = True
-                if len(self.running) == 1 and self.rules.admission.rejects:
+            unconfirmed = self.pipeline.tokens(request) if self.rules.free.confirmed else 0
+            while not self.cache.grow(request, count, unconfirmed):
+                if len(self.running) == 1 and self.rules.admission.rejects and not self.pipeline:
                     # Nobody else holds a block that it could wait for.
                     self.running.clear()
                     self.active.clear()
                     self._reject(request, "never_blocks")
                     return used, True
                 victim = self.running[-1]
+                if self._fenced(victim):
+                    # What it has would not be free yet.
+                    return used, preempted
+                preempted = True
                 self._preempt(victim, index)
                 if victim is request:
                     return used, True
@@ -299,6 +366,7 @@ class Scheduler:
             self.private,
             request.snapshots,
             cache.exact_snapshots,
+            cache.retained(request, start, start + count) if self.stops_at_retained else (),
         )
 
     def _room(self, used: int, rows: list[Row]) -> int:
@@ -398,7 +466,7 @@ class Scheduler:
             if reason:
                 self.observer.refuse(request.id, reason)
                 self.encoder.free(request)
-                if self.rules.admission.rejects and reason != "same_step" and not self.running:
+                if self.rules.admission.rejects and reason != "same_step" and not self.running and not self.pipeline:
                     # Every block is free: it is all that there is.
                     del self.waiting[place]
                     self._reject(request, "never_blocks")
@@ -462,8 +530,7 @@ class Scheduler:
         self._wake(request, index)
         self.running.pop()
         self.active.pop()
-        self.worker.leave(request)
-        self.cache.free(request)
+        self._let_go(request)
         self.encoder.free(request)
         request.reset(told)
         self.waiting.appendleft(request)
@@ -472,14 +539,15 @@ class Scheduler:
 
     # After the forward pass.
 
-    def _update(self, index: int, rows: list[Row], result: Step) -> None:
+    def _update(self, batch: Batch, result: Step) -> None:
+        rows = batch.rows
         for row in rows:
             request = row.request
             if row.start < request.prefill_end:
                 result.prefill_tokens += row.end - row.start
             else:
                 result.decode_tokens += row.end - row.start
-            if sample(row, self.num_drafts, self.observer):
+            if not row.void and sample(row, self.num_drafts, self.observer):
                 self.preempted_in_vain = 0
         self.worker.after(rows)
         if self.rules.publish.at_commit and self.num_drafts:
@@ -487,11 +555,16 @@ class Scheduler:
                 if row.emitted:
                     # What a stop trims was computed and is not the request's; its last token never is.
                     self.cache.publish(row.request, min(row.request.computed, row.request.num_tokens - 1))
-        self._tell_stored(self.cache.offload.store([row.request for row in rows if row.start < row.request.num_prompt]))
+        prefills = [(row.request, row.end) for row in rows if row.start < row.request.num_prompt and not row.void]
+        self._tell_stored(self.cache.offload.store(prefills, batch.full))
         for row in rows:
             request = row.request
+            if row.void:
+                if not self.pipeline.has(request):
+                    self.worker.leave(request)
+                continue
             if request.items:
-                self.encoder.passed(request)
+                self.encoder.passed(request, min(row.end, request.computed))
             if request.outputs >= request.max_outputs:
                 self.running.remove(request)
                 self.active.remove(request)
@@ -500,7 +573,7 @@ class Scheduler:
                 self.encoder.free(request)
                 self.observer.finish(request.id)
                 result.finished.append(request.id)
-            elif not (request.prefilling or self.encoder.holds(request)) and self.quiet.enter(request, index + 1):
+            elif not (request.prefilling or self.encoder.holds(request)) and self.quiet.enter(request, batch.index + 1):
                 self.active.remove(request)
 
     def _tell_stored(self, stored: list[Full]) -> None:

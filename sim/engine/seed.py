@@ -26,6 +26,11 @@ def seed_stale_config(computed: int, state_block: int, config_block: int) -> int
     return (computed - 1) // config_block
 
 
+def seed_fresh_slot(computed: int, state_block: int, config_block: int) -> int:
+    """None: the kernel is told that there is a state, and reads the slot that it was given (tpu-inference 3412)."""
+    return -1
+
+
 READS: dict[Seed, Callable[[Options, int], int]] = {
     seed_scheduler_block: lambda options, grid: options.cache_config_block_size or grid,
     seed_stale_config: lambda options, grid: options.initial_block_size,
@@ -47,4 +52,5 @@ SEEDS: dict[str, object] = {
     "state-block": seed_state_block,
     "scheduler-block": seed_scheduler_block,
     "stale-config": seed_stale_config,
+    "fresh-slot": seed_fresh_slot,
 }

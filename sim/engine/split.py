@@ -49,6 +49,8 @@ class Chunk:
     """Where the client asks for a state: ends of its images, its tools, its system prompt."""
     exact_snapshots: bool = False
     """Whether a state there can be cached inside a block too."""
+    retained: tuple[int, ...] = ()
+    """Boundaries inside the chunk whose states retention keeps; told to splits that stop there."""
 
 
 class Cut(NamedTuple):
@@ -132,6 +134,8 @@ class AlignedSplit:
     """Whether it stops for a shared prefix."""
     replays: bool = True
     """Whether it is asked for a request that has outputs: one that was preempted and prefills again."""
+    at_retained: bool = False
+    """Stop at the next boundary whose state retention keeps (vLLM PRs 53479 and 52897)."""
 
     def __call__(self, chunk: Chunk) -> Cut:
         if chunk.num_tokens > chunk.num_prompt and not self.replays:
@@ -156,6 +160,7 @@ class AlignedSplit:
         return (
             (mid_block, "mid-block"),
             (boundary if self.every_boundary and not chunk.exempt else 0, "every-boundary"),
+            (chunk.retained[0] if chunk.retained and not chunk.exempt else 0, "retained"),
             (last, "last-cache-position"),
             (tail if last < tail < chunk.num_prompt else 0, "partial-tail"),
             ((junction if chunk.exact_junction else floored) if start < junction < end else 0, "junction"),
@@ -168,5 +173,6 @@ SPLITS: dict[str, object] = {
     "prefill-end": AlignedSplit(align_below_prefill_end, realign_always),
     "realign-below-last-cache-position": AlignedSplit(align_below_prefill_end, realign_below_cacheable),
     "every-boundary": AlignedSplit(align_below_prefill_end, realign_always, every_boundary=True),
+    "retained-boundaries": AlignedSplit(align_below_prefill_end, realign_always, at_retained=True),
     "unguarded": AlignedSplit(never_align, realign_never),
 }

@@ -18,6 +18,7 @@ STOPS = {
     "block-boundary": "rounded down to the grid",
     "mid-block": "the end of the block that it started inside",
     "every-boundary": "the next block boundary",
+    "retained": "the next boundary that retention keeps",
     "last-cache-position": "the last end that the cache could use again",
     "partial-tail": "the prompt's end in hash units",
     "junction": "where another prompt with this prefix goes on differently",

@@ -24,6 +24,7 @@ _STOPS: dict[str, tuple[str, str]] = {
     "block-boundary": ("#009E73", ""),
     "mid-block": ("#009E73", "////"),
     "every-boundary": ("#009E73", "...."),
+    "retained": ("#009E73", "++"),
     "last-cache-position": ("#56B4E9", ""),
     "partial-tail": ("#CC79A7", ""),
     "junction": ("#CC79A7", "////"),

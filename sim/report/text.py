@@ -13,7 +13,7 @@ from sim.result import Failure, Outcome
 SHOWN_FINDINGS = 10
 SHOWN_READERS = 8
 SHOWN_CHARACTERS = 160
-_SEVERITIES = ("poison", "honesty", "liveness", "shape", "loss")
+_SEVERITIES = ("poison", "hazard", "honesty", "liveness", "shape", "loss")
 _ONE_OF_A_KIND = ("min", "max", "contains")
 
 

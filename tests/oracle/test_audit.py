@@ -197,7 +197,8 @@ def test_i1_a_slot_that_is_written_while_claimed_is_checked_again() -> None:
     story = clean()
     assert story.findings == ()
     story.step(story.run("a", 16, 20, 7, (20, 7), stop="junction"))
-    (found,) = story.findings
+    hazard, found = story.findings
+    assert hazard.invariant == "I9"
     assert (found.invariant, found.step, found.claimed, found.held) == ("I1", 2, 16, 20)
 
 
@@ -206,7 +207,7 @@ def test_i1_a_claimed_slot_that_is_copied_over_is_checked_again() -> None:
     story.arrive("b")
     story.step(story.admit("b"), story.run("b", 0, 16, -1, (16, 3)))
     story.step(story.copy("b", "cow", 3, 7))
-    (found,) = story.findings
+    _, found = story.findings
     assert (found.slot, found.verdict, found.held) == (7, "foreign", 16)
     assert found.write is not None and found.write.kind == "cow"
 
@@ -883,7 +884,7 @@ def two_groups() -> Story:
 def test_i1_names_the_group_whose_slot_is_wrong() -> None:
     story = two_groups()
     story.step(lambda: story.auditor.advance("a", 2, 16, 20, (), 17, [(20, 17)], 0))
-    (found,) = story.findings
+    _, found = story.findings
     assert (found.slot, found.group) == (17, "kda")
 
 

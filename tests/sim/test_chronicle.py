@@ -21,6 +21,10 @@ FILES = (
     "scenarios/field/drafts-wider-than-a-block.yaml",
     "scenarios/field/padded-clipped.yaml",
     "scenarios/field/padded-one-token-prompt.yaml",
+    "scenarios/field/aborted-writer.yaml",
+    "scenarios/field/freed-while-in-flight.yaml",
+    "scenarios/field/copies-ahead-of-steps-in-flight.yaml",
+    "scenarios/field/retired-ahead-of-steps-in-flight.yaml",
     "docs/examples/forgetful-worker.yaml",
     "docs/examples/same-step-hit.yaml",
 )
@@ -91,6 +95,10 @@ def test_what_was_absorbed_is_what_the_oracle_found(file: str) -> None:
             assert held is not None
             assert sum(p.end - p.start + len(p.drafts) for p in held) == finding.held
             assert story.coverage != Coverage()
+        elif finding.verdict == "foreign":
+            assert held is not None and {p.request for p in held} != {finding.request}
+            assert sum(p.end - p.start for p in held) == finding.held
+            assert story.coverage.foreign == finding.held
         else:
             assert finding.invariant == "I6" and held is None
         assert {r.request for r in story.readers} == set(finding.readers)

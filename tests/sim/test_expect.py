@@ -51,6 +51,13 @@ def test_livelock_and_digest_are_compared_as_they_are() -> None:
     assert keys == ["livelock", "digest"]
 
 
+def test_findings_are_counted_by_invariant_whatever_their_severity() -> None:
+    got = outcome(findings=(finding(), finding(1, invariant="I8", severity="hazard")))
+    assert compare({"invariants": {"I1": 1, "I8": {"min": 1}, "I16": 0}}, got) == []
+    wrong = compare({"invariants": {"I8": 0, "I16": 1}}, got)
+    assert wrong == [Failure("old", "", "invariants.I8", 0, 1), Failure("old", "", "invariants.I16", 1, 0)]
+
+
 def test_ends_in_order_or_contained() -> None:
     got = outcome(ends={"a": (1600, 2002)})
     assert compare({"ends": {"a": [1600, 2002]}}, got) == []
@@ -120,7 +127,7 @@ def test_every_key_of_the_file_is_a_field_of_an_outcome() -> None:
 
     for key in Expectation.model_fields:
         wrong: Any = {"livelock": True, "digest": "x" * 64, "ends": {"a": [1]}}.get(
-            key, {"a": 1} if key in ("hits", "loads") else 1
+            key, {"a": 1} if key in ("hits", "loads", "invariants") else 1
         )
         if key == "findings":
             wrong = [{"request": "a"}]

@@ -120,6 +120,7 @@ def test_every_engine_key_arrives(written: Any) -> None:
   num_blocks: 77
   max_num_batched_tokens: 1000
   max_num_seqs: 5
+  max_concurrent_batches: 3
   max_model_len: 3000
   long_prefill_token_threshold: 10
   enable_prefix_caching: false

@@ -71,6 +71,10 @@ class LiveScheduler:
             raise RefusedError(f"{child.name} cannot run this: prefix_cacheable: false is the reference engine's alone")
         if options.decode_context_parallel_size > 1:
             raise RefusedError(f"{child.name} cannot run this: decode_context_parallel_size is one rank there")
+        if options.max_concurrent_batches > 1:
+            raise RefusedError(
+                f"{child.name} cannot run this: engine.max_concurrent_batches is the reference engine's alone"
+            )
         self.about = child.ask({"do": "init", "config": wire(options, features)})
         self.warnings: list[str] = self.about["warnings"]
         self._free: int = self.about["free"]

@@ -160,6 +160,9 @@ def test_a_tier_is_refused_by_name() -> None:
         tiered, table = replace(OPTIONS, offload=Offload(8)), presets.table(OPTIONS.preset, OPTIONS.rules)
         with pytest.raises(EngineError, match=r"vLLM fake cannot run this: engine\.offload"):
             LiveScheduler(tiered, rules.resolve(table), Heard(), 0, engine)
+        piped = replace(OPTIONS, max_concurrent_batches=2)
+        with pytest.raises(EngineError, match=r"vLLM fake cannot run this: engine\.max_concurrent_batches"):
+            LiveScheduler(piped, rules.resolve(table), Heard(), 0, engine)
 
 
 def test_a_load_that_fails_is_refused_by_name() -> None:

@@ -222,3 +222,65 @@ def test_all_hashes_of_a_block_go_together_the_primary_first() -> None:
     assert not pool.insert(0, b"a", block, 12)
     assert pool.remove(block, "rekey") == [(b"z", 8), (b"a", 12), (b"m", 16)]
     assert pool.remove(block, "rekey") == []
+
+
+def test_what_is_hidden_is_found_by_nobody_until_it_is_shown() -> None:
+    pool = BlockPool(BLOCKS, GROUPS)
+    first, second = pool.take(2)
+    pool.insert(0, b"a", first, 4)
+    pool.insert(0, b"b", second, 8)
+    pool.hidden.add((b"b", second))
+    assert (pool.find(0, b"a"), pool.find(0, b"b")) == (first, None)
+    assert pool.run(0, [b"a", b"b"]) == [first]
+    # A block that is shown already stands in for it.
+    pool.insert(0, b"b", first, 8)
+    assert pool.find(0, b"b") == first
+    pool.hidden.clear()
+    assert pool.run(0, [b"a", b"b"]) == [first, second]
+
+
+def test_what_goes_is_hidden_no_more() -> None:
+    pool = BlockPool(BLOCKS, GROUPS)
+    (block,) = pool.take(1)
+    pool.insert(0, b"a", block, 4)
+    pool.hidden.add((b"a", block))
+    pool.remove(block, "rekey")
+    assert pool.hidden == set()
+
+
+def test_withdrawing_takes_back_one_hash_and_those_behind_a_first_one() -> None:
+    pool, told = BlockPool(BLOCKS, GROUPS), list[tuple[int, int, bytes, str]]()
+    pool.on_unclaim = lambda *event: told.append(event)
+    one, other = pool.take(2)
+    for block, key in ((one, b"a"), (one, b"b"), (other, b"b"), (other, b"c")):
+        pool.insert(0, key, block, 4)
+    pool.withdraw([(0, b"b", one), (0, b"d", one)])
+    assert (pool.find(0, b"a"), pool.find(0, b"b")) == (one, other)
+    pool.withdraw([(0, b"b", other)])
+    assert (pool.find(0, b"b"), pool.find(0, b"c"), pool.primary[other]) == (None, None, None)
+    assert told == [(0, one, b"b", "abort"), (0, other, b"b", "abort"), (0, other, b"c", "abort")]
+
+
+def test_behind_a_fence_blocks_come_back_once_its_step_has_run() -> None:
+    pool = BlockPool(BLOCKS, GROUPS)
+    taken = pool.take(3)
+    pool.fence = 5
+    pool.free(taken[:2])
+    pool.fence = None
+    pool.free(taken[2:])
+    assert pool.num_free == BLOCKS - 3
+    pool.drain(4)
+    assert pool.num_free == BLOCKS - 3
+    pool.drain(5)
+    assert pool.num_free == BLOCKS - 1
+
+
+@pytest.mark.parametrize(("deepest", "order"), [([], [4, 8, 12]), ([1], [12, 8, 4])])
+def test_the_deepest_state_goes_first_where_that_is_the_rule(deepest: list[int], order: list[int]) -> None:
+    pool = BlockPool(4, GROUPS)
+    pool.deepest = frozenset(deepest)
+    blocks = pool.take(3)
+    for block, tokens in zip(blocks, (4, 8, 12), strict=True):
+        pool.insert(1, str(tokens).encode(), block, tokens)
+    pool.free(blocks)
+    assert [pool.primary_tokens[pool.take(1)[0]] for _ in range(3)] == order

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.cache.pool import NULL
-from sim.cache.retire import stops_at_null_gap
+from sim.cache.retire import RETIREMENTS, KeepsServed, stops_at_null_gap, walks_gaps
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,12 @@ def test_what_is_freed_lies_before_and_has_no_gap(table: list[int], before: int)
     assert all(table[c] != NULL for c in columns)
     stop = end - 1 - len(columns)
     assert stop < 0 or table[stop] == NULL
+
+
+@given(st.lists(st.integers(0, 2)), st.integers(0, 12), st.integers(0, 12))
+def test_walking_gaps_frees_every_state_between(table: list[int], before: int, done: int) -> None:
+    columns = walks_gaps(table, before, done)
+    assert columns == [c for c in reversed(range(len(table))) if done <= c < before and table[c] != NULL]
+    rule = RETIREMENTS["keeps-what-is-served"]
+    assert isinstance(rule, KeepsServed)
+    assert rule(table, before, done) == columns

@@ -255,4 +255,4 @@ def test_prefill_end_always_makes_progress_with_a_whole_budget(chunk: Chunk) -> 
 
 
 def test_the_splits_are_those_that_exist() -> None:
-    assert set(NAMES) == {OLD, NEW, BELOW, EVERY, NONE}
+    assert set(NAMES) == {OLD, NEW, BELOW, EVERY, NONE, "retained-boundaries"}

@@ -1,0 +1,261 @@
+"""Who may read and write which slot, and when: I7 commit, I8 ownership, I9 immutability, I16 retention.
+
+Followed from the events alone: who was handed a slot and has not let go of it, since when a slot is claimed, and which
+step was the last to commit. A violation is a hazard: it need not leave a wrong state (the order of launches may save
+it), and where it does, that is found as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from oracle.lineage import Draft
+from oracle.records import Claimed
+from oracle.slots import Content
+from sim.events import Group, Write
+
+Holds = Callable[[int, Claimed], bool]
+"""Whether a slot holds what a claim says."""
+Report = Callable[[Draft], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """The step that events belong to."""
+
+    index: int
+    time_us: int
+
+
+class Custody:
+    """The holders of all slots of recurrent groups."""
+
+    def __init__(
+        self,
+        groups: Sequence[Group],
+        num_drafts: int,
+        options: Mapping[str, Any],
+        claims: Mapping[int, Mapping[bytes, Claimed]],
+        holds: Holds,
+        report: Report,
+    ) -> None:
+        self.groups = groups
+        self.claims = claims
+        self.holds = holds
+        self.report = report
+        in_flight = int(options.get("max_concurrent_batches", 1)) - 1
+        checkpoint = int(options.get("num_prefill_checkpoint_blocks", 0))
+        self.bound = 2 + num_drafts + in_flight + checkpoint
+        """State blocks that a request may hold (I16)."""
+        self.serves = options.get("prefix_cache_retention_interval") is not None
+        """Whether only what a resend needs stays published, so that a claimed slot is pinned rather than left over."""
+        self.now = Now(-1, 0)
+        self.committed = -1
+        """The last step that has committed."""
+        self._holders: dict[int, dict[str, None]] = {}
+        self._held: dict[str, dict[int, int]] = {}
+        """By request: its slots, with their groups."""
+        self._restored: dict[tuple[str, int], tuple[int, int]] = {}
+        """(request, group) -> slot and offset from which it starts, until it has read that."""
+        self._told: set[tuple[str, str, int]] = set()
+        self._grown: dict[str, None] = {}
+        """Requests that were handed slots since the last commit."""
+        self._releases = False
+        """Whether this run tells what is let go of: a log need not."""
+        self._pending: list[Draft] = []
+        """Findings that stand if it does."""
+
+    # What is handed out, and what comes back.
+
+    def restore(self, request: str, group: int, slot: int, offset: int) -> None:
+        """A hit: one more holder."""
+        self._restored[request, group] = slot, offset
+        self._hold(request, group, slot)
+
+    def load(self, request: str, group: int, slot: int) -> None:
+        """A connector or a tier writes a slot for a request."""
+        self._check_owner(request, group, slot, "is loaded for")
+        self._hold(request, group, slot)
+
+    def allocate(self, request: str, group: int, slots: Iterable[int]) -> None:
+        """Slots handed out; attention's groups have no holders of their own."""
+        recurrent = self.groups[group].recurrent
+        for slot in slots:
+            if slot:
+                self._check_owner(request, group, slot, "is handed to")
+                if recurrent:
+                    self._hold(request, group, slot)
+
+    def release(self, request: str, slots: Iterable[int]) -> None:
+        """A request lets go of slots."""
+        if not self._releases:
+            self._releases = True
+            for draft in self._pending:
+                self.report(draft)
+        for slot in slots:
+            self._let_go(request, slot)
+
+    def leave(self, request: str) -> None:
+        """A request ended, or starts again: it holds nothing."""
+        for slot in tuple(self._held.pop(request, ())):
+            self._let_go(request, slot)
+        for group in range(len(self.groups)):
+            self._restored.pop((request, group), None)
+
+    def _hold(self, request: str, group: int, slot: int) -> None:
+        if slot <= 0:
+            # The null block is nobody's.
+            return
+        self._holders.setdefault(slot, {})[request] = None
+        self._held.setdefault(request, {})[slot] = group
+        self._grown[request] = None
+
+    def _let_go(self, request: str, slot: int) -> None:
+        holders = self._holders.get(slot)
+        if holders is not None:
+            holders.pop(request, None)
+            if not holders:
+                del self._holders[slot]
+        held = self._held.get(request)
+        if held is not None:
+            held.pop(slot, None)
+
+    # What is read and written.
+
+    def copy(self, request: str, group: int, kind: str, src: int, dst: int, content: Content | None) -> None:
+        """A copy reads one slot and writes another."""
+        own = self._restored.get((request, group)) if self._restored else None
+        if own is not None and own[0] == src:
+            self._check_commit(request, group, src, content)
+            if kind == "cow":
+                # The copy takes the shared slot's place.
+                self._let_go(request, src)
+                self._hold(request, group, dst)
+        elif kind != "cow":
+            self._check_reader(request, group, src)
+        self.write(request, group, dst)
+
+    def read(self, request: str, group: int, slot: int, content: Content | None) -> None:
+        """A chunk starts from a slot."""
+        if self._restored:
+            own = self._restored.get((request, group))
+            if own is not None and own[0] == slot:
+                self._check_commit(request, group, slot, content)
+        self._check_reader(request, group, slot)
+
+    def awaiting(self, slot: int) -> list[str]:
+        """Requests that are to start from a slot, and have not read it yet."""
+        return [request for (request, _), (wanted, _) in self._restored.items() if wanted == slot]
+
+    def write(self, request: str, group: int, slot: int) -> None:
+        """A chunk or a copy leaves a state in a slot."""
+        claims = self.claims.get(slot)
+        if not claims:
+            self._check_owner(request, group, slot, "is written by")
+            return
+        if not any(claim.step >= self.now.index and claim.request == request for claim in claims.values()):
+            # What it is to make true may be shared already.
+            self._check_owner(request, group, slot, "is written by")
+        for claim in claims.values():
+            if claim.step <= self.committed and claim.step < self.now.index:
+                self._check_immutable(request, slot, claim)
+                break
+
+    def erase(self, group: int, slot: int) -> None:
+        """A copy of attention's overwrites a slot."""
+        self._check_owner("", group, slot, "is written by")
+
+    def commit(self, step: int) -> None:
+        """A step is over."""
+        self.committed = step
+        for request in self._grown:
+            self._check_retention(request)
+        self._grown.clear()
+
+    # The invariants.
+
+    def _check_commit(self, request: str, group: int, slot: int, content: Content | None) -> None:
+        """I7 commit: no other request reads a state before its step has committed."""
+        _, offset = self._restored.pop((request, group))
+        for claim in self.claims.get(slot, {}).values():
+            if claim.offset != offset or claim.request == request:
+                continue
+            write = None if content is None else content.write
+            if write is not None and write.step > self.committed and write.request != request:
+                step = write.step
+            elif claim.step > self.committed and not self.holds(slot, claim):
+                step = claim.step
+            else:
+                continue
+            name = self.groups[group].name
+            message = (
+                f"{request} reads state@{offset} from {name} slot {slot} before step {step} of request "
+                f"{claim.request}, which writes it, has committed"
+            )
+            self._hazard("I7", request, claim.group, claim.column, slot, offset, message, write)
+            return
+
+    def _check_owner(self, request: str, group: int, slot: int, what: str) -> None:
+        """I8 ownership: no slot is rewritten or handed out while another request uses it."""
+        holders = self._holders.get(slot)
+        if not holders or (len(holders) == 1 and request in holders):
+            return
+        other = next((name for name in holders if name != request), None)
+        if other is None or (request, other, slot) in self._told:
+            return
+        self._told.add((request, other, slot))
+        by = f"request {request}" if request else "attention"
+        name = self.groups[self._held[other][slot]].name
+        message = f"{name} slot {slot} {what} {by} while request {other} uses it"
+        self._hazard("I8", request or other, group, -1, slot, None, message)
+
+    def _check_reader(self, request: str, group: int, slot: int) -> None:
+        """I8 again: nor while a step in flight is still to read it."""
+        if request not in self._holders.get(slot, ()):
+            self._check_owner(request, group, slot, "is read by")
+
+    def _check_immutable(self, request: str, slot: int, claim: Claimed) -> None:
+        """I9 immutability: a slot claimed in an earlier step is never written while that claim stands."""
+        name = self.groups[claim.group].name
+        message = (
+            f"{request} writes {name} slot {slot}, which step {claim.step} claimed as state@{claim.offset} of request "
+            f"{claim.request}, and that claim stands"
+        )
+        self._hazard("I9", request, claim.group, claim.column, slot, claim.offset, message)
+
+    def _check_retention(self, request: str) -> None:
+        """I16 retention: a request holds no more state blocks than it can use."""
+        counts: dict[int, int] = {}
+        for slot, group in self._held.get(request, {}).items():
+            if self.groups[group].aligned and not (self.serves and slot in self.claims):
+                counts[group] = counts.get(group, 0) + 1
+        for group, count in counts.items():
+            if count <= self.bound or (request, "", group) in self._told:
+                continue
+            self._told.add((request, "", group))
+            message = f"{request} holds {count} blocks of {self.groups[group].name}, more than {self.bound}"
+            self._hazard("I16", request, group, -1, -1, None, message, severity="loss")
+
+    def _hazard(
+        self,
+        invariant: str,
+        request: str,
+        group: int,
+        column: int,
+        slot: int,
+        claimed: int | None,
+        message: str,
+        write: Write | None = None,
+        severity: str = "hazard",
+    ) -> None:
+        now, name = self.now, self.groups[group].name
+        draft = Draft(
+            invariant, severity, now.index, now.time_us, request, name, column, slot, claimed, None, "", message,
+            write=write,
+        )  # fmt: skip
+        if self._releases or invariant not in ("I8", "I16"):
+            self.report(draft)
+        else:
+            self._pending.append(draft)

@@ -1,0 +1,102 @@
+"""Laws of steps in flight, over any world (:mod:`worlds`): what the rules keep, and what their opposites break."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import Phase, assume, event, find, given, settings
+from hypothesis import strategies as st
+from worlds import Padded, World, worlds
+
+from sim.engine import presets
+from sim.replay import drive
+from sim.result import Outcome
+
+FIRST = settings(max_examples=5000, derandomize=True, database=None, phases=[Phase.generate])
+PRESETS = st.sampled_from(sorted(presets.PRESETS))
+FIXED = st.sampled_from(["vllm-0.28.0", "vllm-0.29.0", "vllm-0.32.0", "vllm-0.33.0"])
+DEPTHS = st.integers(1, 4)
+
+
+def run(world: World, depth: int = 1, aborts: tuple[int, ...] = (), padded: Padded | None = None) -> Outcome:
+    """Every other request is taken away so many steps (or µs) after it arrives."""
+    arrivals = [
+        replace(a, abort=a.time + aborts[i // 2 % len(aborts)]) if aborts and i % 2 and a.after is None else a
+        for i, a in enumerate(world.arrivals)
+    ]
+    options = replace(world.options, max_concurrent_batches=depth)
+    return drive(options, arrivals, world.budgets, observers=[padded] if padded is not None else [])
+
+
+def wrong(outcome: Outcome) -> Counter[str]:
+    return Counter(f.invariant for f in outcome.findings if f.severity in ("poison", "hazard"))
+
+
+ABORTS = st.lists(st.integers(0, 40), max_size=4).map(tuple)
+
+
+@settings(max_examples=300)
+@given(world=worlds("vllm-0.27.0", drafts_fit=True), preset=FIXED, depth=DEPTHS, aborts=ABORTS)
+def test_a_release_reads_no_state_before_its_step_and_writes_none_that_is_in_use(
+    world: World, preset: str, depth: int, aborts: tuple[int, ...]
+) -> None:
+    padded = Padded()
+    outcome = run(world.under(preset), depth, aborts, padded)
+    assume(not padded.found)
+    event(f"hits: {outcome.restores > 0}, depth {depth}")
+    assert [f.message for f in outcome.findings if f.severity in ("poison", "hazard")] == []
+
+
+@settings(max_examples=200)
+@given(world=worlds(), preset=PRESETS, depth=DEPTHS, aborts=ABORTS)
+def test_every_block_comes_back_and_every_request_ends_however_many_steps_are_in_flight(
+    world: World, preset: str, depth: int, aborts: tuple[int, ...]
+) -> None:
+    outcome = run(world.under(preset), depth, aborts)
+    assume(not outcome.livelock)
+    assert outcome.free_blocks == world.options.num_blocks - 1
+    if not aborts:
+        assert outcome.finished == outcome.requests
+
+
+@settings(max_examples=200)
+@given(world=worlds("vllm-0.27.0", drafts_fit=True), preset=FIXED, depth=DEPTHS, aborts=ABORTS)
+def test_a_dropped_step_poisons_nothing_that_is_published_at_commit(
+    world: World, preset: str, depth: int, aborts: tuple[int, ...]
+) -> None:
+    padded = Padded()
+    outcome = run(world.under(preset, publish="at-commit", abort="dropped"), depth, aborts, padded)
+    assume(not padded.found)
+    event(f"hits: {outcome.restores > 0}")
+    assert wrong(outcome) == {}
+
+
+@settings(max_examples=200)
+@given(world=worlds("vllm-0.27.0", drafts_fit=True), preset=FIXED, depth=DEPTHS, aborts=ABORTS)
+def test_a_dropped_step_poisons_nothing_if_its_claims_go_with_it(
+    world: World, preset: str, depth: int, aborts: tuple[int, ...]
+) -> None:
+    padded = Padded()
+    outcome = run(world.under(preset, abort="dropped-and-unpublished"), depth, aborts, padded)
+    assume(not padded.found)
+    assert not {"I1", "I9"} & wrong(outcome).keys() or outcome.restores
+
+
+def test_a_dropped_step_whose_claims_stay_is_found_to_poison() -> None:
+    """Negative control of the laws above."""
+    world = find(
+        worlds("vllm-0.28.0", tight=False),
+        lambda w: run(w.under("vllm-0.28.0", abort="dropped"), 3, (1, 2)).poisoned > 0,
+        settings=FIRST,
+    )
+    assert run(world.under("vllm-0.28.0"), 3, (1, 2)).poisoned == 0
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+@settings(max_examples=60)
+@given(world=worlds(), preset=PRESETS)
+def test_the_same_run_again_is_the_same(world: World, preset: str, depth: int) -> None:
+    first, again = (run(world.under(preset), depth) for _ in range(2))
+    assert replace(first, wall_s=0.0) == replace(again, wall_s=0.0)
