@@ -20,6 +20,8 @@ STOPS = {
     "every-boundary": "the next block boundary",
     "last-cache-position": "the last end that the cache could use again",
     "partial-tail": "the prompt's end in hash units",
+    "replay-boundary": "where the same prompt, sent again, can start at most",
+    "snapshot-point": "where the client asks for a state",
     "junction": "where another prompt with this prefix goes on differently",
     "checkpoint": "a chunk that exports a checkpoint on its way",
     "look-ahead": "what a look-ahead drafter holds back",
