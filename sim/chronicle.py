@@ -7,7 +7,7 @@ again, and keeps for each who wrote the slot, who claimed it, what it had absorb
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -201,6 +201,9 @@ class Chronicle(Observer):
         self._now: dict[str, _Decision] = {}
         self._held: dict[int, _Held | None] = {}
         """By slot; None: made from a slot that was never written."""
+        self._tier: dict[tuple[int, str], _Held | None] = {}
+        """What was stored under a key of a group; None: a slot without a state."""
+        self._storing: dict[tuple[int, str], int] = {}
         self._streams: dict[str, Tokens] = {}
         self._again: dict[str, Any] = {}
         self._prompts: dict[str, int] = {}
@@ -241,8 +244,16 @@ class Chronicle(Observer):
             self._at.tokens += end - start
         self._now[request] = _Decision(self._at, request, start, end, stop, steps)
 
+    def store(self, group: int, slot: int, key: str, offset: int) -> None:
+        self._storing[group, key] = slot
+
     def load(self, request: str, group: int, key: str, slot: int, offset: int) -> None:
-        self._held[slot] = _Held(Piece(request, 0, offset), None, None, self._at.index)
+        if (group, key) not in self._tier:
+            self._held[slot] = _Held(Piece(request, 0, offset), None, None, self._at.index)
+        elif (stored := self._tier[group, key]) is not None:
+            self._held[slot] = replace(stored, loaded=self._at.index)
+        else:
+            self._held.pop(slot, None)
 
     def restore(self, request: str, group: int, slot: int, column: int, offset: int, group_hits: Sequence[int]) -> None:
         if slot not in self._slots:
@@ -311,6 +322,9 @@ class Chronicle(Observer):
                 case.claimed = self._now.get(case.claim[0])
             if case.finding.step == self._at.index and not case.caught:
                 case.held, case.caught = self._held.get(case.finding.slot), True
+        for key, slot in self._storing.items():
+            self._tier[key] = self._held.get(slot)
+        self._storing.clear()
         for request in self._over:
             self._streams.pop(request, None)
         self._over.clear()
