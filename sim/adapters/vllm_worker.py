@@ -481,7 +481,11 @@ class Configuration:
             disable_eagle_block_drop=not wanted["eagle_block_drop"],
             disable_lookahead_block_hashes=not wanted["hash_lookahead"],
             draft_model_config=Lenient(
-                hf_config=Lenient(num_nextn_predict_layers=self.drafts if wanted["multi_module_mtp"] else 1)
+                hf_config=Lenient(
+                    num_nextn_predict_layers=self.drafts if wanted["multi_module_mtp"] else 1,
+                    # dspark's own default; else it would need a slot more.
+                    sample_from_anchor=True,
+                )
             ),
         )
 

@@ -21,6 +21,8 @@ STOPS = {
     "retained": "the next boundary that retention keeps",
     "last-cache-position": "the last end that the cache could use again",
     "partial-tail": "the prompt's end in hash units",
+    "replay-boundary": "where the same prompt, sent again, can start at most",
+    "snapshot-point": "where the client asks for a state",
     "junction": "where another prompt with this prefix goes on differently",
     "checkpoint": "a chunk that exports a checkpoint on its way",
     "look-ahead": "what a look-ahead drafter holds back",
@@ -73,6 +75,8 @@ def _write(story: Story, block: int) -> str:
         return f"{text}. The tier kept its state@{left}, and brought it into the slot in step {story.loaded}"
     if write is not None and write.kind in ("cow", "pre", "post"):
         return f"{text}. Its state@{left} was copied into the slot ({write.kind}, step {write.step})"
+    if write is not None and write.kind == "load":
+        return f"{text}. Its state@{left} was stored in the tier, and loaded into the slot in step {write.step}"
     off_grid = block and left % block and chunk.stop != "decode"
     return f"{text}. It left state@{left}" + (
         f", and {left:,} is no multiple of the block, {block:,}" if off_grid else ""

@@ -125,6 +125,7 @@ def test_every_engine_key_arrives(written: Any) -> None:
   long_prefill_token_threshold: 10
   enable_prefix_caching: false
   partial_hits: false
+  decode_context_parallel_size: 2
   prefix_match_unit: 32
   cache_config_block_size: 48
   initial_block_size: 8
