@@ -65,8 +65,7 @@ class Worker:
         """Copies, then what attention was given, then the forward pass."""
         observer = self.observer
         self.copy_on_write(copies)
-        mixed = any(row.start >= row.request.prefill_end for row in rows)
-        boundaries = self.memory.tracks_mixed or not mixed
+        boundaries = self.memory.tracks_mixed or all(row.start < row.request.prefill_end for row in rows)
         for row in rows:
             self._pre_copy(step, row)
         for group in self.attention:
