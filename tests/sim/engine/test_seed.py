@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 
 from sim.engine.options import Options
 from sim.engine.rules import RULES
-from sim.engine.seed import config_block, divisor, seed_scheduler_block, seed_stale_config, seed_state_block
+from sim.engine.seed import (
+    SEEDS,
+    config_block,
+    divisor,
+    seed_fresh_slot,
+    seed_scheduler_block,
+    seed_stale_config,
+    seed_state_block,
+)
 from sim.events import Group
 
 
@@ -56,4 +64,6 @@ def test_a_seed_in_state_blocks_counts_in_no_other() -> None:
 
 
 def test_every_named_seed_is_a_rule() -> None:
-    assert list(RULES["seed"].values()) == [seed_state_block, seed_scheduler_block, seed_stale_config]
+    assert list(RULES["seed"].values()) == list(SEEDS.values())
+    assert [*SEEDS] == ["state-block", "scheduler-block", "stale-config", "fresh-slot"]
+    assert seed_fresh_slot(4096, 16, 16) == -1
