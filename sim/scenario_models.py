@@ -137,6 +137,8 @@ class Engine(Strict):
     """Embeddings of encoded items (images) that are kept; max_num_batched_tokens by default."""
     max_num_encoder_input_tokens: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] | None = None
     """Embeddings that a step may encode; max_num_batched_tokens by default."""
+    disable_chunked_mm_input: bool = False
+    """Whether no chunk may end inside an encoded item that it does not start in."""
     offload: OffloadModel = OffloadModel()
     """A tier below the pool, into which full blocks are stored and from which requests are started; none by default."""
     speculative: SpeculativeModel = SpeculativeModel()
@@ -170,6 +172,7 @@ class Engine(Strict):
             shared_prefix_checkpoint=self.shared_prefix_checkpoint,
             encoder_cache_size=self.encoder_cache_size,
             max_num_encoder_input_tokens=self.max_num_encoder_input_tokens,
+            disable_chunked_mm_input=self.disable_chunked_mm_input,
             offload=Offload(self.offload.blocks),
             speculative=Speculative(
                 method=self.speculative.method,

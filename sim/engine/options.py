@@ -98,6 +98,8 @@ class Options:
     """Embeddings of encoded items (images) that are kept; None: ``max_num_batched_tokens``, as in vLLM."""
     max_num_encoder_input_tokens: int | None = None
     """Embeddings that a step may encode; None: ``max_num_batched_tokens``."""
+    disable_chunked_mm_input: bool = False
+    """Whether a chunk may not end inside an encoded item that it does not start in."""
     offload: Offload = Offload()
     speculative: Speculative = Speculative()
     clock: str = "us"

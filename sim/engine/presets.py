@@ -28,6 +28,7 @@ VLLM_0_26_0: dict[str, str] = {
     "admission": "wait",
     "blocked": "stop",
     "encoder": "before-split",
+    "whole_items": "not-here",
 }
 
 # PR 51113: chunk ends keep to the grid up to prefill_end, and a mid-block start always stops at its block's end.
@@ -67,6 +68,7 @@ VLLM_0_32_0: dict[str, str] = {
     "retire": "walks-gaps",
     "padding": "dropped-and-alone",
     "threshold": "beside-others",
+    "whole_items": "before",
 }
 
 # Hashes cover the token behind their block instead of a drop; verified tokens are published when their step commits;
@@ -77,6 +79,7 @@ VLLM_0_33_0: dict[str, str] = {
     "publish": "at-schedule-and-commit",
     "blocked": "skip-capped",
     "encoder": "after-split-unshifted",
+    "whole_items": "before-and-at",
 }
 
 PRESETS: dict[str, dict[str, str]] = {

@@ -18,7 +18,7 @@ from sim.cache.tier import WINDOWS, Window
 from sim.engine.admission import ADMISSIONS, BLOCKED, Admission, Blocked
 from sim.engine.boundaries import BOUNDARIES, Boundaries
 from sim.engine.checkpoint import CHECKPOINTS, Checkpoint
-from sim.engine.encoder import CAPS, Cap
+from sim.engine.encoder import CAPS, WHOLE_ITEMS, Cap, WholeItems
 from sim.engine.guard import GUARDS, Guard
 from sim.engine.options import Options
 from sim.engine.split import SPLITS, Cut, Split
@@ -147,6 +147,8 @@ class Rules:
     """What of those behind a waiting request that gets nothing."""
     encoder: Cap
     """Where a chunk stops before an item that cannot be encoded now."""
+    whole_items: WholeItems
+    """What ``disable_chunked_mm_input`` holds back."""
 
 
 RULES: dict[str, dict[str, object]] = {
@@ -184,6 +186,7 @@ RULES: dict[str, dict[str, object]] = {
     "admission": ADMISSIONS,
     "blocked": BLOCKED,
     "encoder": CAPS,
+    "whole_items": WHOLE_ITEMS,
 }
 
 assert tuple(RULES) == tuple(f.name for f in fields(Rules))

@@ -73,7 +73,7 @@ class Scheduler:
             observer,
             rules.checkpoint if options.num_prefill_checkpoint_blocks else None,
         )
-        self.encoder = Encoder(options, rules.encoder)
+        self.encoder = Encoder(options, rules.encoder, rules.whole_items)
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
         self.active: list[Request] = []
