@@ -513,7 +513,7 @@ def test_i2_an_end_off_the_grid_with_a_cause_is_not(stop: str) -> None:
 
 
 def test_the_causes_of_an_end_off_the_grid_are_those_of_the_design() -> None:
-    assert sorted(CAUSES) == ["checkpoint", "junction", "look-ahead", "partial-tail"]
+    assert sorted(CAUSES) == ["checkpoint", "encoder", "junction", "look-ahead", "partial-tail"]
 
 
 def test_i2_the_prompts_last_hash_unit_is_a_cause_and_its_neighbours_are_not() -> None:
