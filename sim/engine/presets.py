@@ -37,6 +37,7 @@ VLLM_0_26_0: dict[str, str] = {
     "blocked": "stop",
     "encoder": "before-split",
     "state_blocks": "one",
+    "whole_items": "not-here",
 }
 
 # PR 51113: chunk ends keep to the grid up to prefill_end, and a mid-block start always stops at its block's end.
@@ -79,6 +80,7 @@ VLLM_0_32_0: dict[str, str] = {
     "retire": "walks-gaps",
     "padding": "dropped-and-alone",
     "threshold": "beside-others",
+    "whole_items": "before",
 }
 
 # Hashes cover the token behind their block instead of a drop; verified tokens are published when their step commits;
@@ -89,6 +91,7 @@ VLLM_0_33_0: dict[str, str] = {
     "publish": "at-schedule-and-commit",
     "blocked": "skip-capped",
     "encoder": "after-split-unshifted",
+    "whole_items": "before-and-at",
 }
 
 PRESETS: dict[str, dict[str, str]] = {

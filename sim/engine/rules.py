@@ -23,7 +23,7 @@ from sim.cache.window import MASKS, Mask
 from sim.engine.admission import ADMISSIONS, BLOCKED, Admission, Blocked
 from sim.engine.boundaries import BOUNDARIES, JUNCTIONS, Boundaries, Junction
 from sim.engine.checkpoint import CHECKPOINTS, Checkpoint
-from sim.engine.encoder import CAPS, Cap
+from sim.engine.encoder import CAPS, WHOLE_ITEMS, Cap, WholeItems
 from sim.engine.guard import GUARDS, Guard
 from sim.engine.kernel import KERNELS, Kernel
 from sim.engine.memory import MEMORIES, Memory
@@ -180,6 +180,8 @@ class Rules:
     """Where a chunk stops before an item that cannot be encoded now."""
     state_blocks: Flag
     """Whether recurrent groups in align mode may differ in their blocks; on: they may."""
+    whole_items: WholeItems
+    """What ``disable_chunked_mm_input`` holds back."""
 
 
 RULES: dict[str, dict[str, object]] = {
@@ -232,6 +234,7 @@ RULES: dict[str, dict[str, object]] = {
     "blocked": BLOCKED,
     "encoder": CAPS,
     "state_blocks": {"one": Flag(False), "any": Flag(True)},
+    "whole_items": WHOLE_ITEMS,
 }
 
 assert tuple(RULES) == tuple(f.name for f in fields(Rules))
