@@ -175,6 +175,8 @@ class _Studio:
         # A user's rule that prints must not spoil what a machine reads.
         with Progress(name, run.options.clock) as progress, redirect_stdout(sys.stderr):
             outcome = simulate(run, observers, progress.update, self.fast_forward, make, progress.measure)
+        if text := _hopeless(run, outcome):
+            click.echo(f"{name}: {text}", err=True)
         if check is not None:
             check(run, outcome)
         return outcome
@@ -207,6 +209,22 @@ class _Studio:
 
             with atomic(self.outputs.perfetto, "--perfetto") as partial:
                 write(partial, [(_name(k), trace, _outcome(result, k)) for k, trace in self.traces.items()])
+
+
+def _hopeless(run: Run, outcome: Outcome) -> str:
+    """Why nothing was hit, where nothing could be: not a broken cache, but prompts that are too short for it."""
+    from sim.report.table import shortest_cacheable
+    from sim.workload.generate import arrivals
+
+    options = run.options
+    if not (options.enable_prefix_caching and options.recurrent and outcome.requests > 1) or outcome.restores:
+        return ""
+    longest, shortest = max(a.num_prompt_tokens for a in arrivals(run)), shortest_cacheable(options)
+    if longest >= shortest:
+        return ""
+    return (
+        f"nothing could be hit: the longest prompt has {longest:,} tokens, the shortest that a repeat hits {shortest:,}"
+    )
 
 
 def _name(key: tuple[str, str]) -> str:

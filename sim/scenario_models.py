@@ -166,6 +166,8 @@ class Engine(Strict):
     """Embeddings that a step may encode; max_num_batched_tokens by default."""
     mamba_chunk_size: Annotated[int, Field(ge=0, le=MAX_BLOCK_SIZE)] = 0
     """Tokens of a recurrent kernel's own chunk, which has a state at its end (`all` mode); 0: it fits the block."""
+    disable_chunked_mm_input: bool = False
+    """Whether no chunk may end inside an encoded item that it does not start in."""
     offload: OffloadModel = OffloadModel()
     """A tier below the pool, into which full blocks are stored and from which requests are started; none by default."""
     speculative: SpeculativeModel = SpeculativeModel()
@@ -203,6 +205,7 @@ class Engine(Strict):
             encoder_cache_size=self.encoder_cache_size,
             max_num_encoder_input_tokens=self.max_num_encoder_input_tokens,
             mamba_chunk_size=self.mamba_chunk_size,
+            disable_chunked_mm_input=self.disable_chunked_mm_input,
             offload=Offload(self.offload.blocks),
             speculative=Speculative(
                 method=self.speculative.method,

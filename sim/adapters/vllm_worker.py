@@ -441,7 +441,7 @@ class Configuration:
             long_prefill_token_threshold=wanted["long_prefill_token_threshold"],
             enable_chunked_prefill=True,
             async_scheduling=False,
-            disable_chunked_mm_input=False,
+            disable_chunked_mm_input=wanted.get("disable_chunked_mm_input", False),
             watermark=wanted["watermark"],
             scheduler_reserve_full_isl=wanted["reserve_full_isl"],
             policy="fcfs",

@@ -60,11 +60,31 @@ CAPS: dict[str, object] = {
 """vLLM to 0.27; PR 51603, 0.28 to 0.32; 0.33."""
 
 
+@dataclass(frozen=True, slots=True)
+class WholeItems:
+    """What ``disable_chunked_mm_input`` holds back: a chunk that would end inside an item stops before it."""
+
+    if_here: bool
+    """Whether that holds for an item that is encoded already (0.32)."""
+    at_its_start: bool
+    """Whether it holds for a chunk that starts right at the item, which then gets nothing (0.33)."""
+
+
+WHOLE_ITEMS: dict[str, object] = {
+    "not-here": WholeItems(if_here=False, at_its_start=False),
+    "before": WholeItems(if_here=True, at_its_start=False),
+    "before-and-at": WholeItems(if_here=True, at_its_start=True),
+}
+"""vLLM to 0.29; 0.32; 0.33."""
+
+
 class Encoder:
     """The encoder's budgets, and which items are here; sizes in embeddings, one a token of the span."""
 
-    def __init__(self, options: Options, cap: Cap) -> None:
+    def __init__(self, options: Options, cap: Cap, whole: WholeItems) -> None:
         self.rule = cap
+        self.whole = whole
+        self.chunks_items = not options.disable_chunked_mm_input
         self.size = options.encoder_slots
         self.compute = options.encoder_tokens
         self.ahead = options.speculative.prefill_lookahead
@@ -99,8 +119,12 @@ class Encoder:
             window = start + count + self.ahead
             if item.end <= start or item.start >= window:
                 continue
-            if self._here(request, item) or item in self._planned or any(p.key == item.key for p in self._planned):
+            if self.whole.if_here and self._cuts(item, start, count):
+                return max(item.start - start - self.ahead, 0)
+            if any(p.key == item.key for p in self._planned) or self._here(request, item):
                 continue
+            if self._cuts(item, start, count):
+                return max(item.start - start - self.ahead, 0)
             if item.length > budget or not self._make_room(planned + item.length):
                 shift = self.ahead if self.rule.shifts else 0
                 return min(count, max(item.start - start - shift, 0))
@@ -110,6 +134,11 @@ class Encoder:
             planned += item.length
             budget -= item.length
         return count
+
+    def _cuts(self, item: Item, start: int, count: int) -> bool:
+        """Whether a chunk that must not would end inside an item, or before one that a drafter reads."""
+        before = start < item.start or (self.whole.at_its_start and start == item.start)
+        return not self.chunks_items and before and start + count < item.end
 
     def _here(self, request: Request, item: Item) -> bool:
         """Whether it is encoded already; then the request refers to it."""

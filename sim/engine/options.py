@@ -111,6 +111,8 @@ class Options:
     """Embeddings that a step may encode; None: ``max_num_batched_tokens``."""
     mamba_chunk_size: int = 0
     """Tokens of a recurrent kernel's own chunk (``all`` mode); 0: one that ends at every boundary."""
+    disable_chunked_mm_input: bool = False
+    """Whether a chunk may not end inside an encoded item that it does not start in."""
     offload: Offload = Offload()
     speculative: Speculative = Speculative()
     clock: str = "us"

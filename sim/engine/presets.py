@@ -37,6 +37,7 @@ VLLM_0_26_0: dict[str, str] = {
     "blocked": "stop",
     "encoder": "before-split",
     "state_blocks": "one",
+    "whole_items": "not-here",
     "abort": "runs-on",
     "free": "when-run",
     "eviction": "lru",
@@ -82,6 +83,7 @@ VLLM_0_32_0: dict[str, str] = {
     "retire": "walks-gaps",
     "padding": "dropped-and-alone",
     "threshold": "beside-others",
+    "whole_items": "before",
 }
 
 # Hashes cover the token behind their block instead of a drop; verified tokens are published when their step commits;
@@ -92,6 +94,7 @@ VLLM_0_33_0: dict[str, str] = {
     "publish": "at-schedule-and-commit",
     "blocked": "skip-capped",
     "encoder": "after-split-unshifted",
+    "whole_items": "before-and-at",
 }
 
 PRESETS: dict[str, dict[str, str]] = {

@@ -24,7 +24,7 @@ from sim.cache.window import MASKS, Mask
 from sim.engine.admission import ADMISSIONS, BLOCKED, Admission, Blocked
 from sim.engine.boundaries import BOUNDARIES, JUNCTIONS, Boundaries, Junction
 from sim.engine.checkpoint import CHECKPOINTS, Checkpoint
-from sim.engine.encoder import CAPS, Cap
+from sim.engine.encoder import CAPS, WHOLE_ITEMS, Cap, WholeItems
 from sim.engine.guard import GUARDS, Guard
 from sim.engine.inflight import ABORTS, FREES, Abort, Free
 from sim.engine.kernel import KERNELS, Kernel
@@ -184,6 +184,8 @@ class Rules:
     """Where a chunk stops before an item that cannot be encoded now."""
     state_blocks: Flag
     """Whether recurrent groups in align mode may differ in their blocks; on: they may."""
+    whole_items: WholeItems
+    """What ``disable_chunked_mm_input`` holds back."""
     abort: Abort
     """What becomes of the steps in flight of a request that is taken away."""
     free: Free
@@ -243,6 +245,7 @@ RULES: dict[str, dict[str, object]] = {
     "blocked": BLOCKED,
     "encoder": CAPS,
     "state_blocks": {"one": Flag(False), "any": Flag(True)},
+    "whole_items": WHOLE_ITEMS,
     "abort": ABORTS,
     "free": FREES,
     "eviction": {"lru": Flag(False), "deepest-state-first": Flag(True)},

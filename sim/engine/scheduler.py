@@ -84,7 +84,7 @@ class Scheduler:
             options.mamba_chunk_size,
             Rows(widths(options.groups, options.max_model_len, self.num_drafts), options.max_num_seqs),
         )
-        self.encoder = Encoder(options, rules.encoder)
+        self.encoder = Encoder(options, rules.encoder, rules.whole_items)
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
         self.active: list[Request] = []

@@ -7,9 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
+from rich.padding import Padding
 from rich.text import Text
 
 from sim.catalog import Entry, by_folder
@@ -33,22 +32,19 @@ Written by `stateat list scenarios --markdown` (`make catalog`) from the heads o
 
 
 def print_catalog(found: Sequence[Entry], console: Console) -> None:
-    """A row a file."""
-    for folder, entries in by_folder(found, Path(".")):
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-        table.add_column(one_line(folder), overflow="fold", ratio=3)
-        table.add_column("title", overflow="fold", ratio=4)
-        table.add_column("source", overflow="fold", ratio=4)
-        table.add_column("class", no_wrap=True)
-        table.add_column("variants", justify="right", no_wrap=True)
-        table.add_column("check", no_wrap=True)
-        for entry in entries:
-            name = Path(entry.path).name
-            cells = (name, _title(entry), entry.source, " ".join(entry.mechanism), _count(entry), entry.state)
-            table.add_row(*(Text(one_line(cell)) for cell in cells))
-        console.print(table)
-        console.print()
+    """Files in columns: path, classes, variants, check; below each its title and its source."""
+    widths = [max((len(cells[i]) for cells in map(_head, found)), default=0) for i in range(3)]
+    for entry in found:
+        *cells, state = _head(entry)
+        line = "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+        console.print(Text(f"{line}  {state}".rstrip(), style="bold"), soft_wrap=True)
+        for text in filter(None, (_title(entry), entry.source)):
+            console.print(Padding(Text(one_line(text)), (0, 0, 0, 4), expand=False))
     console.print(Text(plural(len(found), "scenario file")))
+
+
+def _head(entry: Entry) -> tuple[str, str, str, str]:
+    return one_line(entry.path), " ".join(entry.mechanism), _count(entry), entry.state
 
 
 def _title(entry: Entry) -> str:
@@ -56,10 +52,10 @@ def _title(entry: Entry) -> str:
 
 
 def _count(entry: Entry) -> str:
-    """``2``, or ``2 × 20`` with cases."""
+    """``2 variants``, or ``2 variants × 20 cases``."""
     if entry.refused or entry.unreadable:
         return ""
-    return f"{len(entry.variants)} × {entry.cases}" if entry.cases else str(len(entry.variants))
+    return plural(len(entry.variants), "variant") + (f" × {plural(entry.cases, 'case')}" if entry.cases else "")
 
 
 def to_json(found: Sequence[Entry]) -> list[dict[str, Any]]:
@@ -86,7 +82,7 @@ def _rows(entries: Sequence[Entry], root: Path) -> Iterator[str]:
         for entry in entries:
             yield f"| {_link(entry, root)} | {_cell('; '.join(entry.refused))} |"
         return
-    yield "| file | title | source | class | variants | check |"
+    yield "| file | title | source | class | runs | check |"
     yield "|---|---|---|---|---|---|"
     for entry in entries:
         cells = (_title(entry), entry.source, " ".join(entry.mechanism), _count(entry), entry.state)

@@ -208,7 +208,12 @@ def test_any_load_with_encoded_items_is_decided_as_the_live_release_decides_it(
     arrivals = data.draw(with_items(arrivals_of(requests)))
     # Livelocks are decisions too: the room may be less than an item needs.
     size, compute = data.draw(st.integers(20, 90)), data.draw(st.integers(30, 120))
-    options = replace(options_of(config, release), encoder_cache_size=size, max_num_encoder_input_tokens=compute)
+    options = replace(
+        options_of(config, release),
+        encoder_cache_size=size,
+        max_num_encoder_input_tokens=compute,
+        disable_chunked_mm_input=data.draw(st.booleans()),
+    )
     heard = []
     for make in (None, on(all_children[release])):
         decisions = Decisions()

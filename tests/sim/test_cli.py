@@ -469,3 +469,13 @@ def test_a_reader_that_has_seen_enough_leaves_no_traceback(args: Sequence[str]) 
 def test_an_ascii_terminal_gets_the_table_all_the_same() -> None:
     done = process("replay", "right.yaml", env={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"})
     assert done.returncode == 0 and "Traceback" not in done.stderr
+
+
+def test_zero_hits_that_the_configuration_forbids_are_told_from_others(here: Path) -> None:
+    """E11: prompts below the first boundary, beside one that reaches it and is not repeated."""
+    for second, told in (("[1, 2002]", True), ("[2, 3300]", False)):
+        both = f"    - {{id: a, prompt: [[1, 2002]]}}\n    - {{id: b, after: a, prompt: [{second}]}}\n"
+        (here / "two.yaml").write_text(CLEAN.replace("    - {id: a, prompt: [[1, 2002]]}\n", both))
+        result = run("replay", "two.yaml")
+        words = "nothing could be hit: the longest prompt has 2,002 tokens, the shortest that a repeat hits 3,200"
+        assert (words in result.stderr) == told

@@ -138,6 +138,7 @@ def test_every_engine_key_arrives(written: Any) -> None:
   encoder_cache_size: 200
   max_num_encoder_input_tokens: 300
   mamba_chunk_size: 128
+  disable_chunked_mm_input: true
   speculative:
     method: eagle
     num_speculative_tokens: 2

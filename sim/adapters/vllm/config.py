@@ -58,6 +58,7 @@ def wire(options: Options, features: Mapping[str, Any] | None = None) -> dict[st
         "reserve_full_isl": options.scheduler_reserve_full_isl,
         "encoder_cache_size": options.encoder_slots,
         "max_num_encoder_input_tokens": options.encoder_tokens,
+        "disable_chunked_mm_input": options.disable_chunked_mm_input,
         "num_speculative_tokens": speculative.num_speculative_tokens,
         "method": speculative.method,
         **{name: _option(options, name, absent) for name, absent in PLAIN.items()},

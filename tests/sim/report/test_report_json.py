@@ -16,8 +16,8 @@ OUTCOME_KEYS = [
     "poisoned", "poisoned_roots", "findings", "wrong_restores", "wrong_reads", "tainted_requests",
     "null_boundaries", "materialized_boundaries", "deferred", "same_step_refused", "hit_tokens",
     "resume_hit_tokens", "loaded_tokens", "prefill_tokens", "prompt_tokens", "output_tokens", "requests", "finished",
-    "steps", "chunks", "preempted", "evicted", "claims", "restores", "resets", "livelock", "ttft_us", "digest", "ends",
-    "hits", "loads", "cases", "violated",
+    "steps", "chunks", "preempted", "evicted", "claims", "restores", "resets", "rejected", "livelock", "ttft_us",
+    "digest", "ends", "hits", "loads", "cases", "violated",
 ]  # fmt: skip
 
 

@@ -1,0 +1,141 @@
+"""Encoded items: budgets, what is kept, and where a chunk stops before one that does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sim.engine.options import Options, Speculative
+from sim.engine.presets import PRESETS
+from sim.events import Group, Observer
+from sim.replay import drive
+from sim.result import Outcome
+from sim.workload import Arrival
+
+BLOCK = 8
+GROUPS = (Group("attention", "full-attention", 8), Group("gdn", "recurrent", BLOCK))
+
+
+def options(rule: str, size: int, compute: int = 64, drafts: int = 0, **more: object) -> Options:
+    return Options(
+        groups=GROUPS,
+        rules={"encoder": rule},
+        max_num_batched_tokens=64,
+        encoder_cache_size=size,
+        max_num_encoder_input_tokens=compute,
+        partial_hits=False,
+        speculative=Speculative("mtp", drafts) if drafts else Speculative(),
+        clock="steps",
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def request(length: int, *spans: tuple[int, int], name: str = "a", index: int = 0, **more: object) -> Arrival:
+    return Arrival(name, index, 0, ((1, length),), encoder=spans, **more)  # type: ignore[arg-type]
+
+
+def run(how: Options, *arrivals: Arrival, observers: Sequence[Observer] = (), fast_forward: bool = True) -> Outcome:
+    return drive(how, arrivals, observers=observers, fast_forward=fast_forward)
+
+
+@pytest.mark.parametrize(
+    ("rule", "drafts", "ends"),
+    [
+        ("before-split", 0, ()),
+        ("after-split", 0, (6, 8, 24)),
+        ("after-split-unshifted", 0, (6, 8, 24)),
+        # A drafter reads a token ahead: the chunk stays away from the second image, and the first is kept for it.
+        ("before-split", 1, ()),
+        ("after-split", 1, (5,)),
+        ("after-split-unshifted", 1, (6, 8, 16, 24)),
+    ],
+)
+def test_two_images_of_which_one_fits(rule: str, drafts: int, ends: tuple[int, ...]) -> None:
+    """J3 (vLLM issue 40707): block 8, room for 6, images [0, 5) and [6, 11)."""
+    outcome = run(options(rule, 6, drafts=drafts), request(24, (0, 5), (6, 5)))
+    assert outcome.ends["a"] == ends
+    assert outcome.livelock == (24 not in ends)
+
+
+@pytest.mark.parametrize(("rule", "why"), [("before-split", "block-boundary"), ("after-split", "encoder")])
+def test_who_stands_still_is_told_what_it_was_denied(rule: str, why: str) -> None:
+    outcome = run(options(rule, 6, drafts=1), request(24, (0, 5), (6, 5)))
+    (finding,) = outcome.findings
+    assert (finding.invariant, finding.severity) == ("I14", "liveness")
+    assert finding.message.endswith(f"last deferred by {why}")
+
+
+def test_an_image_is_let_go_of_once_it_is_passed_and_put_out_for_the_next() -> None:
+    outcome = run(options("after-split", 5), request(64, (0, 5), (8, 5), (16, 5), (40, 5)))
+    assert outcome.ends["a"] == (8, 16, 40, 64)
+
+
+def test_the_compute_budget_holds_for_a_step() -> None:
+    """Room for all, but 6 embeddings a step: the second image waits for the next one."""
+    outcome = run(options("after-split", 64, compute=6), request(40, (0, 5), (16, 5)))
+    assert outcome.ends["a"] == (16, 40)
+
+
+def test_who_shares_an_image_that_runs_needs_no_room() -> None:
+    how = replace(options("after-split", 5), enable_prefix_caching=False)
+    sharing = [Arrival(name, i, 0, ((1, 16), (5 + i, 8)), encoder=((0, 5),)) for i, name in enumerate("ab")]
+    apart = [Arrival(name, i, 0, ((i + 1, 16), (5 + i, 8)), encoder=((0, 5),)) for i, name in enumerate("ab")]
+    assert run(how, *sharing).steps < run(how, *apart).steps
+
+
+def test_an_image_larger_than_the_room_stands_still_or_is_refused() -> None:
+    stuck = run(options("after-split", 4), request(24, (0, 5)))
+    assert (stuck.livelock, stuck.rejected) == (True, 0)
+    rules = {"encoder": "after-split", "admission": "reject"}
+    told = run(replace(options("after-split", 4), rules=rules), request(24, (0, 5)))
+    assert (told.livelock, told.rejected, told.finished) == (False, 1, 0)
+    assert not told.findings
+
+
+@st.composite
+def spans(draw: st.DrawFn, length: int) -> tuple[tuple[int, int], ...]:
+    found, at = [], 0
+    for gap, size in draw(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 20)), max_size=6)):
+        if at + gap + size > length:
+            break
+        found.append((at + gap, size))
+        at += gap + size
+    return tuple(found)
+
+
+@st.composite
+def loads(draw: st.DrawFn) -> list[Arrival]:
+    arrivals = []
+    for i in range(draw(st.integers(1, 4))):
+        length = draw(st.integers(1, 90))
+        segments = ((10 + i, length),)
+        outputs = draw(st.integers(1, 30))
+        arrivals.append(Arrival(f"r{i}", i, draw(st.integers(0, 5)), segments, outputs, encoder=draw(spans(length))))
+    return arrivals
+
+
+@given(load=loads(), preset=st.sampled_from(sorted(PRESETS)), size=st.integers(20, 64), drafts=st.integers(0, 2))
+def test_fast_forwarding_decides_the_same(load: list[Arrival], preset: str, size: int, drafts: int) -> None:
+    how = replace(options("after-split", size, drafts=drafts), preset=preset, rules={})
+    one, two = run(how, *load), run(how, *load, fast_forward=False)
+    assert replace(one, wall_s=0.0) == replace(two, wall_s=0.0)
+
+
+@given(load=loads(), size=st.integers(20, 64), compute=st.integers(20, 64), drafts=st.integers(0, 2))
+def test_without_a_shift_whoever_fits_is_served(load: list[Arrival], size: int, compute: int, drafts: int) -> None:
+    """Each item fits alone: the cap that comes after the split, right before the item, never stands still."""
+    outcome = run(options("after-split-unshifted", size, compute, drafts), *load)
+    assert not outcome.livelock
+    assert outcome.finished == len(load)
+
+
+@given(load=loads())
+def test_items_that_all_fit_change_nothing(load: list[Arrival]) -> None:
+    plain = [replace(arrival, encoder=()) for arrival in load]
+    for preset in PRESETS:
+        how = replace(options("after-split", 10_000, 10_000), preset=preset, rules={})
+        assert run(how, *load).digest == run(how, *plain).digest
