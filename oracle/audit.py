@@ -162,7 +162,7 @@ class Auditor(Observer):
         seen = self.requests[request]
         seen.hit, seen.external, seen.fresh, seen.misled = hit, external, True, False
         seen.unread = frozenset(self.recurrent)
-        seen.next = hit + external
+        seen.next, seen.since = hit + external, self.index
         self.acceptance.forget(request, self.recurrent)
         seen.seeds.clear()
 
@@ -233,10 +233,11 @@ class Auditor(Observer):
             self.custody.erase(group, dst)
             self._erase([dst])
             return
-        if kind == "pre":
+        stale = kind != "cow" and self.index < self.requests[request].since
+        if kind == "pre" and not stale:
             self._check_count(request, group, src)
             self.acceptance.row(request, group, [(0, dst)], 1)
-        elif kind == "post":
+        elif kind == "post" and not stale:
             self.acceptance.copied(request, group, src, dst)
         if self.lockstep is not None:
             self.lockstep.copy(conv_src, dst, shift)
@@ -278,10 +279,13 @@ class Auditor(Observer):
         if read >= 0:
             self.custody.read(request, group, read, content)
         known = end - len(drafts)
-        self._check_count(request, group, read)
-        # A row leaves a state after each token, or one at its end that counts (and others on its way).
-        several = len(writes) == len(drafts) + 1 and writes[0][0] == known
-        self.acceptance.row(request, group, writes if several else writes[-1:], seen.kept if steps else 1)
+        stale = self.index < seen.since
+        # It was preempted behind the step of this row, and has started again.
+        if not stale:
+            self._check_count(request, group, read)
+            # A row leaves a state after each token, or one at its end that counts (and others on its way).
+            several = len(writes) == len(drafts) + 1 and writes[0][0] == known
+            self.acceptance.row(request, group, writes if several else writes[-1:], seen.kept if steps else 1)
         ancestor: int | None = None
         state: Any
         if read < 0:
@@ -293,7 +297,8 @@ class Auditor(Observer):
             right = family.equal(state, family.state_at(seen.tokens, start))
         if not right:
             ancestor = self._check_read(request, seen, group, read, start, content, max(steps, 1))
-        seen.unread -= {group}
+        if not stale:
+            seen.unread -= {group}
         if self.lockstep is not None:
             self._advance_inputs(seen, group, start, end, drafts, read, writes)
         write = Write(self.index - (1 if steps else 0), request, start, end, "chunk")

@@ -54,7 +54,8 @@ class Custody:
         self.now = Now(-1, 0)
         self.committed = -1
         """The last step that has committed."""
-        self._holders: dict[int, dict[str, None]] = {}
+        self._holders: dict[int, dict[str, bool]] = {}
+        """By slot: who uses it, and whether it was handed out to them, or is shared by a hit."""
         self._held: dict[str, dict[int, int]] = {}
         """By request: its slots, with their groups."""
         self._restored: dict[tuple[str, int], tuple[int, int]] = {}
@@ -72,7 +73,7 @@ class Custody:
     def restore(self, request: str, group: int, slot: int, offset: int) -> None:
         """A hit: one more holder."""
         self._restored[request, group] = slot, offset
-        self._hold(request, group, slot)
+        self._hold(request, group, slot, own=False)
 
     def load(self, request: str, group: int, slot: int) -> None:
         """A connector or a tier writes a slot for a request."""
@@ -104,11 +105,11 @@ class Custody:
         for group in range(len(self.groups)):
             self._restored.pop((request, group), None)
 
-    def _hold(self, request: str, group: int, slot: int) -> None:
+    def _hold(self, request: str, group: int, slot: int, own: bool = True) -> None:
         if slot <= 0:
             # The null block is nobody's.
             return
-        self._holders.setdefault(slot, {})[request] = None
+        self._holders.setdefault(slot, {})[request] = own
         self._held.setdefault(request, {})[slot] = group
         self._grown[request] = None
 
@@ -212,8 +213,9 @@ class Custody:
         self._hazard("I8", request or other, group, -1, slot, None, message)
 
     def _check_reader(self, request: str, group: int, slot: int) -> None:
-        """I8 again: nor while a step in flight is still to read it."""
-        if request not in self._holders.get(slot, ()):
+        """I8 again: nor is it handed on while a step in flight is still to read it; who hits it reads it, too."""
+        holders = self._holders.get(slot)
+        if holders and request not in holders and any(holders.values()):
             self._check_owner(request, group, slot, "is read by")
 
     def _check_immutable(self, request: str, slot: int, claim: Claimed) -> None:

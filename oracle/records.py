@@ -35,6 +35,8 @@ class Seen:
     """Tokens of the stream that its last chunk consumed, drafts apart."""
     hit: int = 0
     external: int = 0
+    since: int = 0
+    """The step that admitted it last; one before that may be in flight."""
     fresh: bool = False
     """Admitted, and no chunk told since."""
     unread: frozenset[int] = frozenset()
