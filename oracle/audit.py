@@ -154,7 +154,7 @@ class Auditor(Observer):
 
     def preempt(self, request: str) -> None:
         seen = self.requests[request]
-        seen.next, seen.waits = 0, "preempted"
+        seen.next, seen.since, seen.waits = 0, self.index, "preempted"
         self.acceptance.forget(request, self.recurrent)
         self.custody.leave(request)
 
@@ -248,7 +248,7 @@ class Auditor(Observer):
             self.slots.copy(src, dst, Write(self.index, request, absorbed, absorbed, kind))
         if dst in self.claims:
             self._due[dst] = None
-        if kind == "post":
+        if kind == "post" and not stale:
             self._check_boundary(request, group, dst)
 
     def chunk(
@@ -280,7 +280,7 @@ class Auditor(Observer):
             self.custody.read(request, group, read, content)
         known = end - len(drafts)
         stale = self.index < seen.since
-        # It was preempted behind the step of this row, and has started again.
+        # It was preempted behind the step of this row.
         if not stale:
             self._check_count(request, group, read)
             # A row leaves a state after each token, or one at its end that counts (and others on its way).

@@ -45,7 +45,7 @@ class Custody:
         self.claims = claims
         self.holds = holds
         self.report = report
-        in_flight = int(options.get("max_concurrent_batches", 1)) - 1
+        self.in_flight = in_flight = int(options.get("max_concurrent_batches", 1)) - 1
         checkpoint = int(options.get("num_prefill_checkpoint_blocks", 0))
         self.bound = 2 + num_drafts + in_flight + checkpoint
         """State blocks that a request may hold (I16)."""
@@ -56,6 +56,10 @@ class Custody:
         """The last step that has committed."""
         self._holders: dict[int, dict[str, bool]] = {}
         """By slot: who uses it, and whether it was handed out to them, or is shared by a hit."""
+        self._handed: dict[int, int] = {}
+        """By slot: the step in which it was handed out last."""
+        self._left: dict[str, int] = {}
+        """By request: the step in which it was preempted last; steps before that may be in flight."""
         self._held: dict[str, dict[int, int]] = {}
         """By request: its slots, with their groups."""
         self._restored: dict[tuple[str, int], tuple[int, int]] = {}
@@ -100,6 +104,7 @@ class Custody:
 
     def leave(self, request: str) -> None:
         """A request ended, or starts again: it holds nothing."""
+        self._left[request] = self.now.index
         for slot in tuple(self._held.pop(request, ())):
             self._let_go(request, slot)
         for group in range(len(self.groups)):
@@ -110,6 +115,8 @@ class Custody:
             # The null block is nobody's.
             return
         self._holders.setdefault(slot, {})[request] = own
+        if own:
+            self._handed[slot] = self.now.index
         self._held.setdefault(request, {})[slot] = group
         self._grown[request] = None
 
@@ -127,7 +134,7 @@ class Custody:
 
     def copy(self, request: str, group: int, kind: str, src: int, dst: int, content: Content | None) -> None:
         """A copy reads one slot and writes another."""
-        own = self._restored.get((request, group)) if self._restored else None
+        own = self._start(request, group)
         if own is not None and own[0] == src:
             self._check_commit(request, group, src, content)
             if kind == "cow":
@@ -140,11 +147,16 @@ class Custody:
 
     def read(self, request: str, group: int, slot: int, content: Content | None) -> None:
         """A chunk starts from a slot."""
-        if self._restored:
-            own = self._restored.get((request, group))
-            if own is not None and own[0] == slot:
-                self._check_commit(request, group, slot, content)
+        own = self._start(request, group)
+        if own is not None and own[0] == slot:
+            self._check_commit(request, group, slot, content)
         self._check_reader(request, group, slot)
+
+    def _start(self, request: str, group: int) -> tuple[int, int] | None:
+        """Slot and offset from which a request starts in this step, if it has not read them."""
+        if not self._restored or self.now.index < self._left.get(request, 0):
+            return None
+        return self._restored.get((request, group))
 
     def awaiting(self, slot: int) -> list[str]:
         """Requests that are to start from a slot, and have not read it yet."""
@@ -213,9 +225,11 @@ class Custody:
         self._hazard("I8", request or other, group, -1, slot, None, message)
 
     def _check_reader(self, request: str, group: int, slot: int) -> None:
-        """I8 again: nor is it handed on while a step in flight is still to read it; who hits it reads it, too."""
+        """I8 again: nor is it handed on while a step in flight is still to read it."""
         holders = self._holders.get(slot)
-        if holders and request not in holders and any(holders.values()):
+        if not holders or request in holders or not any(holders.values()):
+            return
+        if not self.in_flight or self._handed.get(slot, 0) > self.now.index:
             self._check_owner(request, group, slot, "is read by")
 
     def _check_immutable(self, request: str, slot: int, claim: Claimed) -> None:

@@ -36,7 +36,7 @@ class Seen:
     hit: int = 0
     external: int = 0
     since: int = 0
-    """The step that admitted it last; one before that may be in flight."""
+    """The step that admitted or preempted it last; one before that may be in flight."""
     fresh: bool = False
     """Admitted, and no chunk told since."""
     unread: frozenset[int] = frozenset()

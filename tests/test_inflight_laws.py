@@ -20,14 +20,21 @@ FIXED = st.sampled_from(["vllm-0.28.0", "vllm-0.29.0", "vllm-0.32.0", "vllm-0.33
 DEPTHS = st.integers(1, 4)
 
 
-def run(world: World, depth: int = 1, aborts: tuple[int, ...] = (), padded: Padded | None = None) -> Outcome:
-    """Every other request is taken away so many steps (or µs) after it arrives."""
+def run(
+    world: World,
+    depth: int = 1,
+    aborts: tuple[int, ...] = (),
+    padded: Padded | None = None,
+    resets: tuple[int, ...] = (),
+) -> Outcome:
+    """Every other request is taken away so many steps (or µs) after it arrives; a reset puts back those that run."""
     arrivals = [
         replace(a, abort=a.time + aborts[i // 2 % len(aborts)]) if aborts and i % 2 and a.after is None else a
         for i, a in enumerate(world.arrivals)
     ]
     options = replace(world.options, max_concurrent_batches=depth)
-    return drive(options, arrivals, world.budgets, observers=[padded] if padded is not None else [])
+    watch = [padded] if padded is not None else []
+    return drive(options, arrivals, world.budgets, observers=watch, resets=resets, reset_running=True)
 
 
 def wrong(outcome: Outcome) -> Counter[str]:
@@ -47,6 +54,25 @@ def test_a_release_reads_no_state_before_its_step_and_writes_none_that_is_in_use
     assume(not padded.found)
     event(f"hits: {outcome.restores > 0}, depth {depth}")
     assert [f.message for f in outcome.findings if f.severity in ("poison", "hazard")] == []
+
+
+@settings(max_examples=200)
+@given(
+    world=worlds("vllm-0.27.0", drafts_fit=True),
+    preset=FIXED,
+    depth=DEPTHS,
+    resets=st.lists(st.integers(1, 40), max_size=3).map(sorted).map(tuple),
+)
+def test_who_a_reset_puts_back_while_its_steps_are_in_flight_starts_anew(
+    world: World, preset: str, depth: int, resets: tuple[int, ...]
+) -> None:
+    padded = Padded()
+    outcome = run(world.under(preset), depth, (), padded, resets)
+    assume(not padded.found)
+    event(f"preempted: {outcome.preempted > 0}, depth {depth}")
+    bad = [f.message for f in outcome.findings if f.severity in ("poison", "hazard") or f.invariant == "I11"]
+    assert bad == []
+    assert outcome.livelock or outcome.free_blocks == world.options.num_blocks - 1
 
 
 @settings(max_examples=200)

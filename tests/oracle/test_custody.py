@@ -158,6 +158,25 @@ def test_i8_who_hit_a_state_in_flight_does_not_mind_that_it_is_written() -> None
     assert story(first, hit, depth=2) == []
 
 
+def preempt(name: str) -> Act:
+    return lambda auditor: auditor.preempt(name)
+
+
+def test_i8_a_step_in_flight_may_read_what_its_owner_still_has() -> None:
+    hit = (admit("b", 16, 3), take("b", 4), chunk("b", 16, 32))
+    gone = (release("b", 3, 4), preempt("b"), launch(0), forward("a", 0, 16, -1, 3))
+    late = (launch(1), copy("b", "pre", 3, 4), forward("b", 16, 32, 4, 4))
+    assert story((TELLS, *WRITER, chunk("a", 0, 16)), hit, gone, late, depth=3) == []
+
+
+def test_i8_who_was_preempted_and_is_back_does_not_hold_what_its_steps_in_flight_write() -> None:
+    first = (TELLS, *WRITER, chunk("a", 0, 16), launch(0), forward("a", 0, 16, -1, 3))
+    hit = (admit("b", 16, 3), take("b", 4), chunk("b", 16, 32))
+    back = (release("b", 3, 4), preempt("b"), admit("b", 16, 3), take("b", 5), chunk("b", 16, 32))
+    late = (launch(1), copy("b", "cow", 3, 4), forward("b", 16, 32, 4, 4))
+    assert story(first, hit, (*back, *late), (take("c", 4), launch(2), copy("b", "cow", 3, 5)), depth=2) == []
+
+
 @pytest.mark.parametrize("moved", [True, False])
 def test_i9_a_claimed_slot_is_not_written_on_unless_its_claim_has_moved(moved: bool) -> None:
     first = (TELLS, *WRITER, run("a", 0, 16, -1, 3))
