@@ -104,7 +104,8 @@ class Custody:
 
     def leave(self, request: str) -> None:
         """A request ended, or starts again: it holds nothing."""
-        self._left[request] = self.now.index
+        if self.in_flight:
+            self._left[request] = self.now.index
         for slot in tuple(self._held.pop(request, ())):
             self._let_go(request, slot)
         for group in range(len(self.groups)):
@@ -115,7 +116,7 @@ class Custody:
             # The null block is nobody's.
             return
         self._holders.setdefault(slot, {})[request] = own
-        if own:
+        if own and self.in_flight:
             self._handed[slot] = self.now.index
         self._held.setdefault(request, {})[slot] = group
         self._grown[request] = None
