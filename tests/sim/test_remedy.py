@@ -42,9 +42,9 @@ def test_what_mends_a_run_that_stands_still_is_named() -> None:
     (finding,) = outcome.findings
     found = search(run).avoiding(finding, outcome)
     assert found == [
-        Value("wide_block", "private-always"),
         Value("encoder", "after-split"),
         Value("encoder", "after-split-unshifted"),
+        Value("wide_block", "private-always"),
     ]
 
 
