@@ -301,7 +301,9 @@ class Auditor(Observer):
             seen.unread -= {group}
         if self.lockstep is not None:
             self._advance_inputs(seen, group, start, end, drafts, read, writes)
-        write = Write(self.index - (1 if steps else 0), request, start, end, "chunk")
+        # Of a run of decode steps the last one wrote what is there now.
+        begin = known - 1 if steps > 1 else start
+        write = Write(self.index - (1 if steps else 0), request, begin, end, "chunk")
         for offset, slot in writes:
             if state is None:
                 made, count = None, UNKNOWN

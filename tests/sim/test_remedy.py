@@ -41,7 +41,11 @@ def test_what_mends_a_run_that_stands_still_is_named() -> None:
     outcome = simulate(run)
     (finding,) = outcome.findings
     found = search(run).avoiding(finding, outcome)
-    assert found == [Value("encoder", "after-split"), Value("encoder", "after-split-unshifted")]
+    assert found == [
+        Value("encoder", "after-split"),
+        Value("encoder", "after-split-unshifted"),
+        Value("wide_block", "private-always"),
+    ]
 
 
 def test_every_known_value_is_a_candidate_but_those_in_force_and_those_that_take_an_option_away() -> None:
