@@ -1,0 +1,31 @@
+"""Every shipped scenario comes to what it expects, and no other variant of it comes to the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sim.errors import MissingError
+from sim.expect import compare
+from sim.replay import replay
+from sim.scenario import load
+
+ROOT = Path(__file__).resolve().parent.parent
+FILES = sorted(path for folder in ("seeds", "field") for path in (ROOT / "scenarios" / folder).glob("*.yaml"))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_scenario_is_as_expected_and_its_expectations_tell_its_variants_apart(file: Path) -> None:
+    scenario = load(file)
+    try:
+        result = replay(scenario)
+    except MissingError as error:
+        pytest.skip(str(error))
+    assert result.failures == ()
+    expected = {run.variant: run.expect for run in scenario.expanded if run.expect is not None}
+    if len(expected) < 2:
+        return
+    for name, wanted in expected.items():
+        others = [outcome for other, outcome in result.variants.items() if other != name]
+        assert any(compare(wanted, outcome) for outcome in others), f"{name}: what it expects holds for every variant"
