@@ -27,5 +27,7 @@ def test_a_scenario_is_as_expected_and_its_expectations_tell_its_variants_apart(
     if len(expected) < 2:
         return
     for name, wanted in expected.items():
-        others = [outcome for other, outcome in result.variants.items() if other != name]
-        assert any(compare(wanted, outcome) for outcome in others), f"{name}: what it expects holds for every variant"
+        own = result.variants[name]
+        # What is decided and found alike on purpose (a control) cannot be told apart.
+        others = [o for o in result.variants.values() if (o.digest, len(o.findings)) != (own.digest, len(own.findings))]
+        assert not others or any(compare(wanted, o) for o in others), f"{name}: what it expects holds for every variant"
