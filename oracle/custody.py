@@ -47,8 +47,14 @@ class Custody:
         self.report = report
         self.in_flight = in_flight = int(options.get("max_concurrent_batches", 1)) - 1
         checkpoint = int(options.get("num_prefill_checkpoint_blocks", 0))
-        self.bound = 2 + num_drafts + in_flight + checkpoint
-        """State blocks that a request may hold (I16)."""
+        # Each step in flight may export one; drafts as wide as a block take one column more before they are let go.
+        self.bounds = [
+            2 + num_drafts + in_flight + checkpoint * (1 + in_flight) + (num_drafts >= group.block_size)
+            for group in groups
+        ]
+        """State blocks of each group that a request may hold (I16)."""
+        self.late = in_flight > 0 and any(group.sliding_window for group in groups)
+        """Whether attention's blocks are told after they may have been handed on: with a window, steps in flight."""
         self.serves = options.get("prefix_cache_retention_interval") is not None
         """Whether only what a resend needs stays published, so that a claimed slot is pinned rather than left over."""
         self.now = Now(-1, 0)
@@ -89,7 +95,8 @@ class Custody:
         recurrent = self.groups[group].recurrent
         for slot in slots:
             if slot:
-                self._check_owner(request, group, slot, "is handed to")
+                if recurrent or not self.late:
+                    self._check_owner(request, group, slot, "is handed to")
                 if recurrent:
                     self._hold(request, group, slot)
 
@@ -249,10 +256,10 @@ class Custody:
             if self.groups[group].aligned and not (self.serves and slot in self.claims):
                 counts[group] = counts.get(group, 0) + 1
         for group, count in counts.items():
-            if count <= self.bound or (request, "", group) in self._told:
+            if count <= self.bounds[group] or (request, "", group) in self._told:
                 continue
             self._told.add((request, "", group))
-            message = f"{request} holds {count} blocks of {self.groups[group].name}, more than {self.bound}"
+            message = f"{request} holds {count} blocks of {self.groups[group].name}, more than {self.bounds[group]}"
             self._hazard("I16", request, group, -1, -1, None, message, severity="loss")
 
     def _hazard(

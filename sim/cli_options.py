@@ -152,10 +152,5 @@ def write_text_or_stdout(path: Path, text: str) -> None:
 
 
 def failed(result: Result) -> bool:
-    """Whether an expectation fails, or nothing was expected and something is poisoned."""
-    if result.failures:
-        return True
-    from sim.events import GRAVE
-
-    grave = any(f.severity in GRAVE for outcome in result.variants.values() for f in outcome.findings)
-    return grave and not result.expected
+    """Whether an expectation fails, or a variant that expects nothing is poisoned."""
+    return bool(result.failures or result.unexpected)

@@ -345,6 +345,7 @@ def replay(
         outcomes,
         tuple(chain.from_iterable(compared)),
         any(expect is not None for expect in expected.values()),
+        silent=tuple(name for name, expect in expected.items() if expect is None),
     )
 
 

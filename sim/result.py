@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sim.events import Finding, Group
+from sim.events import GRAVE, Finding, Group
 from sim.truth import Truth
 
 LISTED_REQUESTS = 1000
@@ -134,3 +134,11 @@ class Result:
     """Whether the file has any expectation."""
     is_scenario: bool = True
     """False for a log."""
+    silent: tuple[str, ...] = ()
+    """Variants that expect nothing: nothing may be poisoned there."""
+
+    @property
+    def unexpected(self) -> list[str]:
+        """Variants that expect nothing, and are poisoned or hold what is no number."""
+        names = self.silent if self.expected else self.variants
+        return [name for name in names if any(f.severity in GRAVE for f in self.variants[name].findings)]

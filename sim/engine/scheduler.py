@@ -267,7 +267,8 @@ class Scheduler:
         used, position, preempted = 0, 0, False
         while position < len(self.active):
             request = self.active[position]
-            left = min(budget - used - self.quiet.tokens_before(request.order), self._room(used, rows))
+            before = self.quiet.tokens_before(request.order)
+            left = min(budget - used - before, self._room(used + before, rows))
             if left <= 0:
                 break
             count, why = self._running_tokens(request, left)
@@ -414,7 +415,8 @@ class Scheduler:
         place = 0
         """Those before it got nothing, and stepped aside."""
         while place < len(self.waiting) and len(self.running) < self.options.max_num_seqs:
-            left = min(limit, self._room(sum(row.end - row.start for row in rows), rows))
+            taken = self.quiet.tokens + sum(row.end - row.start for row in rows)
+            left = min(limit, self._room(taken, rows))
             if left <= 0:
                 return
             request = self.waiting[place]

@@ -338,11 +338,11 @@ def _print_finding(finding: Finding, console: Console, is_cause: bool) -> None:
 
 def print_expectations(result: Result, seconds: float, console: Console) -> None:
     """A scenario as one line of a check, and beneath it what was expected otherwise or is poisoned unexpectedly."""
-    unexpected = [] if result.expected else [name for name, o in result.variants.items() if _is_poisoned(o)]
+    unexpected = result.unexpected
     if result.failures:
         verdict = plural(len(result.failures), "expectation") + " failed"
     elif unexpected:
-        verdict = "poisoned, and the file expects nothing"
+        verdict = poisoned_verdict(result)
     else:
         verdict = "as expected" if result.expected else "nothing poisoned; the file expects nothing"
     failed = bool(result.failures or unexpected)
@@ -374,6 +374,13 @@ def ready_expectation(outcome: Outcome) -> str:
     return str(safe_dump(expect, default_flow_style=True, sort_keys=False, width=inf, allow_unicode=True)).strip()
 
 
+def poisoned_verdict(result: Result) -> str:
+    """What is said where variants are poisoned that expect nothing."""
+    if not result.expected:
+        return "poisoned, and the file expects nothing"
+    return f"poisoned, and nothing is expected of {', '.join(map(one_line, result.unexpected))}"
+
+
 def _is_poisoned(outcome: Outcome) -> bool:
     return any(finding.severity in GRAVE for _, finding in findings_of(outcome))
 
@@ -383,6 +390,8 @@ def _print_verdict(result: Result, console: Console) -> None:
         _print_failure(failure, console)
     if result.failures:
         _say(console, Text(plural(len(result.failures), "expectation") + " failed", style="bold red"))
+    elif result.expected and result.unexpected:
+        _say(console, Text(poisoned_verdict(result), style="bold red"))
     elif result.expected:
         _say(console, Text("as expected", style="green"))
     elif any(map(_is_poisoned, result.variants.values())):

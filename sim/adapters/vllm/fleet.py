@@ -129,6 +129,11 @@ class Fleet:
         options = replace(run.options, preset=nearest, rules={})
         expect: Mapping[str, Any] | None = run.expect if run.options.preset == preset else CLEAN
         if run.options.rules:
-            # With rules of its own it is not what any release does.
-            expect = None
+            # With rules of its own it is not what any release does, and expects nothing of it.
+            expect = {}
+            rules = ", ".join(f"{rule}={value}" for rule, value in run.options.rules.items())
+            text = f"{run.variant}: {name} runs its own rules, not {rules}; what is expected of them is not compared"
+            if text not in self._warned:
+                self._warned.add(text)
+                self._warn(text)
         return replace(run, variant=f"{run.variant}@{name}", options=options, expect=expect)
