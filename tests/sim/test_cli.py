@@ -434,7 +434,13 @@ def test_an_interrupted_replay_leaves_no_file(here: Path) -> None:
     )
     arguments = ("replay", "endless.yaml", "--no-fast-forward", "--log", "o.jsonl", "--json", "o.json")
     child = subprocess.Popen(
-        [*STATEAT, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
+        [*STATEAT, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+        # A shell that runs the tests in the background makes its children deaf to Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 30
     while not any(p.stat().st_size for p in here.glob(".o*")) and time.monotonic() < deadline:
