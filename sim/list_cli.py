@@ -12,8 +12,6 @@ from sim.cli_options import EXISTING, console_on, write_text_or_stdout
 from sim.errors import InputError
 from sim.files import write_text
 
-CLASS = r"M[1-9][0-9]?"
-
 
 @click.command("list")
 @click.argument("paths", nargs=-1, type=EXISTING)
@@ -33,14 +31,14 @@ def list_scenarios(
       stateat list scenarios/seeds
       stateat list --class M3 --source 54076
     """
-    import re
-
     from sim.catalog import chosen, entries, scenario_files
     from sim.report.catalog import print_catalog, to_json, to_markdown
+    from sim.scenario_errors import choice
+    from sim.scenario_models import MECHANISMS
 
     for name in classes:
-        if not re.fullmatch(CLASS, name):
-            raise InputError(f"--class: found {name!r}, allowed M1 to M99 (docs/mechanisms.md)")
+        if name not in MECHANISMS:
+            raise InputError(f"--class: {choice(name, MECHANISMS)} (docs/mechanisms.md)")
     if as_json and markdown:
         raise InputError("--json and --markdown: name one of them")
     paths = paths or (Path("scenarios"),)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, SkipValidation, Tag, model_validator
+from pydantic import AfterValidator, Discriminator, Field, SkipValidation, Tag, model_validator
 
 from sim.engine.options import METHODS, Costs, Offload, Options, Speculative
 from sim.events import Group
@@ -26,9 +26,22 @@ from sim.truth import BACKENDS, DEVICES, DTYPES, KERNELS, ROUNDINGS, Truth
 from sim.workload.generate import Workload
 
 SCHEMA = "stateat/1"
+INVARIANTS = tuple(f"I{n}" for n in range(1, 19) if n != 15)
+"""As in docs/invariants.md."""
+MECHANISMS = tuple(f"M{n}" for n in (*range(1, 28), 30, 32))
+"""As in docs/mechanisms.md."""
 _DEFAULT = Options(groups=())
 _TRUTH = Truth()
 
+
+def _invariant(name: str) -> str:
+    """Also a key of a mapping, of which a Literal would not say what is allowed."""
+    if name not in INVARIANTS:
+        raise ValueError(f"found {name!r}, allowed {', '.join(INVARIANTS)}")
+    return name
+
+
+Invariant = Annotated[str, AfterValidator(_invariant)]
 BlockSize = Annotated[int, Field(ge=1, le=MAX_BLOCK_SIZE)]
 
 
@@ -277,7 +290,7 @@ Number = Annotated[
     Annotated[int, Field(ge=0), Tag("number")] | Annotated[Bounds, Tag("bounds")], Discriminator(_number_or_bounds)
 ]
 End = Annotated[int, Field(ge=0)]
-Mechanism = Annotated[str, Field(pattern=r"^M[1-9][0-9]?$")]
+Mechanism = Literal[MECHANISMS]  # type: ignore[valid-type]
 
 
 class SomeEnds(Strict):
@@ -293,7 +306,7 @@ Ends = Annotated[Annotated[list[End], Tag("all")] | Annotated[SomeEnds, Tag("som
 class FindingModel(Strict):
     """A finding; only the keys given are compared."""
 
-    invariant: Annotated[str, Field(pattern=r"^I[0-9]+$")] | None = None
+    invariant: Invariant | None = None
     """`I1` and so on (docs/invariants.md)."""
     severity: Literal["poison", "shape", "loss", "liveness", "honesty", "hazard", "numerics"] | None = None
     """How bad it is."""
@@ -418,7 +431,7 @@ class Expectation(Strict):
     """By request id: tokens that an offload tier or a connector brought at its first admission."""
     findings: Findings | None = None
     """A list: these findings and no other, in any order. `contains`: these among others."""
-    invariants: dict[Annotated[str, Field(pattern=r"^I[0-9]+$")], Number] | None = None
+    invariants: dict[Invariant, Number] | None = None
     """By invariant: how many findings it has, whatever their severity."""
     vacuous: Annotated[str, Field(min_length=1)] | None = None
     """Why `poisoned: 0` means something although no hit is expected."""

@@ -28,7 +28,7 @@ from sim.engine.split import Chunk
 from sim.events import EVENTS
 from sim.replay import audit, replay
 from sim.scenario import load
-from sim.scenario_models import File, Whole
+from sim.scenario_models import INVARIANTS, MECHANISMS, File, Whole
 from sim.truth import STATES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -381,6 +381,12 @@ def test_closed_sets_of_values_are_whole() -> None:
     assert set(code(keys()["`engine`"]["preset"][3])) == set(PRESETS)
     assert set(code(keys()["`engine.speculative`"]["method"][3])) == set(METHODS)
     assert set(code(keys()["`oracle`"]["state"][3])) == set(STATES)
+
+
+def test_invariants_and_mechanisms_that_a_file_may_name_are_those_of_the_pages() -> None:
+    rows = tables(DOCS / "invariants.md")["Checked"]
+    assert {row[0] for row in rows if re.fullmatch(r"I\d+", row[0])} == set(INVARIANTS)
+    assert [row[0] for row in tables(DOCS / "mechanisms.md")["Mechanisms"]] == list(MECHANISMS)
 
 
 def test_every_rule_and_every_value_is_documented() -> None:

@@ -100,7 +100,7 @@ def test_the_page_breaks_no_cell_and_links_each_file() -> None:
     ("args", "message"),
     [
         (("list", "none"), "none: no such file"),
-        (("list", ".", "--class", "poison"), "--class: found 'poison', allowed M1 to M99"),
+        (("list", ".", "--class", "poison"), "--class: found 'poison', allowed M1, M2, M3"),
         (("list", ".", "--json", "--markdown"), "name one of them"),
         (("list", "some.yaml", "--markdown"), "takes one folder"),
         (("new", "some.yaml"), "some.yaml: it is there already"),

@@ -234,6 +234,14 @@ def test_the_command_line_wins_over_all(written: Any) -> None:
     assert {run.truth.state for run in made} == {"ring"}
 
 
+@pytest.mark.parametrize("name", ["I15", "I99", "I03", "J1"])
+def test_an_invariant_that_does_not_exist_is_refused(written: Any, name: str) -> None:
+    for wanted in (f"invariants: {{{name}: 0}}", f"findings: [{{invariant: {name}}}]"):
+        assert any(
+            f"found {name!r}, allowed I1, I2," in line for line in refusal(written(f"{HEAD}expect: {{{wanted}}}\n"))
+        )
+
+
 def test_only_some_variants(written: Any) -> None:
     scenario = load(written(LAYERED))
     assert {run.variant for run in runs(scenario, only=["ruled"])} == {"ruled"}
