@@ -8,7 +8,7 @@ from sim.cache.groups import AllModeCache, AttentionCache, CopyOnWrite, OnClaim,
 from sim.cache.lookup import Hit, geometry
 from sim.cache.offload import Offloading
 from sim.cache.pool import BlockPool, Entry, OnUnclaim
-from sim.cache.retention import floored, on_grid
+from sim.cache.publishing import Publishing
 from sim.cache.window import ScratchCache, WindowCache
 from sim.engine.checkpoint import Query
 from sim.engine.options import Options
@@ -47,24 +47,10 @@ class KVCache:
         self.num_groups = len(options.groups)
         self.watermark_blocks = int(options.watermark * options.num_blocks)
         self.lookahead = options.speculative.lookahead_tokens
-        self.rewritten = max(options.speculative.prefill_lookahead - 1, 0)
-        """Tokens before a chunk's end that the drafter may write again (multi-module MTP)."""
         self.max_model_len = options.max_model_len
-        self.interval = rules.retention.interval(options.prefix_cache_retention_interval)
-        """Tokens between states that stay published; None: all do."""
         self.scheduler_block = options.scheduler_block_size
         self.drops = dict.fromkeys(range(self.num_groups), False)
         self.drops.update((g, f.drops) for f in self.geometry.families for g in f.groups)
-        self.exact_junctions = (
-            options.shared_prefix_checkpoint
-            and rules.junction.on
-            and any(self.drops.values() if not self.ahead else [True])
-            and self.geometry.fine
-            and not self.rewritten
-        )
-        """Whether a chunk may end, and be published, where a prefix is known to be shared."""
-        self.exact_snapshots = rules.snapshots.on and self.geometry.fine and not self.rewritten
-        """Whether what lives behind a position that a client asked for is published under it."""
         spare = options.speculative.num_speculative_tokens
         self.managers: list[AttentionCache | RecurrentCache] = []
         for i, group in enumerate(options.groups):
@@ -88,6 +74,8 @@ class KVCache:
         self.states = [m for m in self.managers if isinstance(m, RecurrentCache | AllModeCache)]
         """Managers of recurrent groups, whatever their mode."""
         self.windows = [m for m in self.managers if isinstance(m, WindowCache)]
+        self.publishing = Publishing(self)
+        """What is advertised, and when."""
         self.offload = Offloading(self)
         """The tier below the pool, if there is one."""
         self.tier = self.offload.tier
@@ -163,7 +151,7 @@ class KVCache:
         if external or any(hit.blocks):
             self._adopt(request, hit, external, total)
         self._extend(request, slots, end)
-        self.publish(request, end, total)
+        self.publishing.publish(request, end, total)
         return ""
 
     def outgrows(self, request: Request) -> bool:
@@ -187,7 +175,7 @@ class KVCache:
         if self._needed(request, None, start, slots, end, commit=True) > self.pool.num_free:
             return False
         self._extend(request, slots, end)
-        self.publish(request, end, start)
+        self.publishing.publish(request, end, start)
         return True
 
     def _needed(self, request: Request, hit: Hit | None, start: int, slots: int, end: int, commit: bool) -> int:
@@ -217,7 +205,7 @@ class KVCache:
     ) -> tuple[int, int] | None:
         """The offset that a chunk would export on its way, and the column that it has for it."""
         # Only where nothing but resends is retained does it matter whether the prefill ends here.
-        prefill_end = request.prefill_end if self.interval == 0 else 0
+        prefill_end = request.prefill_end if self.publishing.interval == 0 else 0
         query = self._query(start, end, prefill_end, end, manager.block_size, self.geometry.alignment)
         offset = self.rules.checkpoint.exports(query)
         column = manager.room_for_checkpoint(table, end) if offset else -1
@@ -259,126 +247,6 @@ class KVCache:
             else:
                 self.given[manager.group] += manager.extend(request.id, table, slots)
 
-    # Publishing.
-
-    def publish(self, request: Request, end: int, start: int | None = None) -> None:
-        """Advertise what will be true once tokens up to ``end`` are computed, drafts apart.
-
-        ``start``: where a chunk starts that ends there; None: it has run.
-        """
-        if not self.enabled:
-            return
-        hashes, hashed = request.hashes(self.unit, self.ahead), self.hashed(request)
-        known = min(end, request.num_tokens)
-        for manager in self.managers:
-            table = request.tables[manager.group]
-            tokens = self._publishable(manager.group, manager.block_size, known)
-            if isinstance(manager, RecurrentCache):
-                self._publish_states(request, manager, table, hashes, tokens, hashed)
-                if self.rules.publish.under_node and known % self.rules.grid(self.options) == 0:
-                    manager.publish_under_node(request.id, table, hashes, known)
-                if self.exact_snapshots and start is not None:
-                    self._publish_snapshots(request, manager, table, hashes, start, tokens)
-            elif isinstance(manager, AllModeCache):
-                manager.published_now.update(manager.publish(request.id, table, hashes, min(tokens, hashed)))
-            else:
-                manager.publish(request.id, table, hashes, min(tokens, hashed))
-                if manager.scale > 1 and manager not in self.windows:
-                    tail = self.rules.boundaries.attention_tail(
-                        request.num_prompt, self.unit, self.drops[manager.group], hashed // self.unit
-                    )
-                    manager.publish_prompt_tail(request.id, table, hashes, tail, tokens)
-
-    def _publish_states(
-        self, request: Request, manager: RecurrentCache, table: Table, hashes: list[bytes], tokens: int, hashed: int
-    ) -> None:
-        """Full columns first, then the end of a chunk that stops at a reusable end, or what it exported."""
-        interval, reachable = self.interval, self._reachable(request, manager)
-
-        def kept(end: int) -> bool:
-            return on_grid(end, manager.block_size, interval) or end in reachable
-
-        new = manager.publish(request.id, table, hashes, min(tokens, hashed), None if interval is None else kept)
-        if table.checkpoint is not None and self.rules.checkpoint.rekeys:
-            offset = table.checkpoint[0]
-            tail = self.rules.boundaries.tail(request.num_prompt, self.geometry.alignment, self.drop, self.ahead)
-            wanted = offset in (tail, request.junction) or (
-                offset % manager.block_size == 0 and on_grid(offset, manager.block_size, interval)
-            )
-            manager.publish_checkpoint(request.id, table, hashes, wanted)
-        elif manager.scale > 1 or self.rules.boundaries.tail_drops:
-            self._publish_end(request, manager, table, hashes, tokens)
-        manager.published_now.update(new)
-
-    def _publish_end(
-        self, request: Request, manager: RecurrentCache, table: Table, hashes: list[bytes], tokens: int
-    ) -> None:
-        boundaries = self.rules.boundaries
-        if table.unpublished:
-            manager.publish_end(request.id, table, hashes, table.unpublished)
-            table.unpublished = 0
-        if tokens <= 0 or tokens % self.unit or (tokens % manager.block_size == 0 and not boundaries.tail_drops):
-            return
-        tail = boundaries.tail(request.num_prompt, self.unit, self.drop, self.ahead)
-        shared = self.exact_junctions and tokens == request.junction and request.computed < tokens <= request.num_prompt
-        if self.rules.partial_hit.late and tokens == tail:
-            table.unpublished = tokens
-        elif tokens == tail or (shared and self.rules.junction.published):
-            manager.publish_end(request.id, table, hashes, tokens, self.rules.publish.once)
-
-    def _publish_snapshots(
-        self, request: Request, manager: RecurrentCache, table: Table, hashes: list[bytes], start: int, tokens: int
-    ) -> None:
-        """Advertise the state that lives at the end of this chunk under each position asked for that it passes.
-
-        It is that position's state only if the chunk ends there (rule ``split``).
-        """
-        for point in {point // self.unit * self.unit: None for point in request.snapshots}:
-            if point == tokens and start < point:
-                manager.publish_end(request.id, table, hashes, tokens, self.rules.publish.once)
-            elif start < point < tokens:
-                manager.publish_tail(request.id, table, hashes, -(-tokens // manager.block_size) - 1, point)
-
-    def _retained(self, end: int, block: int, interval: int | None) -> bool:
-        """Whether retention keeps the state at a block's end, whoever may need it."""
-        if interval is None:
-            return True
-        blocks = interval // block
-        return interval > 0 and (blocks <= 1 or end // block % blocks == 0)
-
-    def _reachable(self, request: Request, manager: RecurrentCache) -> frozenset[int]:
-        """Block ends that a resend, a longer prompt or whoever shares the prefix would hit, where not all are kept."""
-        if self.interval is None:
-            return frozenset()
-        replays = self.rules.retention.replays or self.rules.boundaries.replays
-        ends = [*replays(request.num_prompt, self.scheduler_block, self.drop)]
-        if request.junction:
-            ends.append(request.junction)
-            if self.drops[manager.group] and self.rules.drafter_guard.hashes_ahead:
-                ends.append(request.junction - manager.block_size)
-        return floored(ends, self.geometry.alignment, manager.block_size)
-
-    def retained(self, request: Request, start: int, end: int) -> tuple[int, ...]:
-        """Boundaries inside (start, end) whose states retention keeps, of any recurrent group in ``align`` mode."""
-        found: set[int] = set()
-        for manager in self.aligned:
-            reachable, block = self._reachable(request, manager), manager.block_size
-            boundaries = range((start // block + 1) * block, end, block)
-            found.update(p for p in boundaries if p in reachable or on_grid(p, block, self.interval))
-        return tuple(sorted(found))
-
-    def _align(self, tokens: int) -> int:
-        """The longest prefix that a hit could reach."""
-        return tokens if self.geometry.fine else tokens // self.scheduler_block * self.scheduler_block
-
-    def _publishable(self, group: int, block_size: int, known: int) -> int:
-        """Of ``known`` tokens those that a hit could reach; a drafter's group needs the block that it drops too."""
-        aligned = self._align(known)
-        if not (self.drops[group] and aligned):
-            return aligned
-        final = max(known - self.rewritten, 0)
-        return min(final, self._align(final) + block_size)
-
     # Quiet requests.
 
     def quiet_until(self, request: Request) -> int:
@@ -392,7 +260,7 @@ class KVCache:
             if table.partial is not None or table.unpublished or isinstance(manager, AllModeCache | WindowCache):
                 return 0
             if self.enabled:
-                end = min(end, self._next_publication(manager.group, size, (table.cached + 1) * size))
+                end = min(end, self.publishing.next_publication(manager.group, size, (table.cached + 1) * size))
             if isinstance(manager, RecurrentCache):
                 running = len(table.blocks) - 1 - manager.spare
                 if not self._settled(manager, table, running, request.computed):
@@ -412,15 +280,6 @@ class KVCache:
             and not (0 <= table.last_state < running and blocks[table.last_state])
             and all(self.pool.primary[b] is None for b in blocks[running:])
         )
-
-    def _next_publication(self, group: int, block_size: int, tokens: int) -> int:
-        """The least number of known tokens with which block ``tokens // block_size`` is published."""
-        if self.geometry.fine:
-            return tokens
-        base = tokens // self.scheduler_block * self.scheduler_block
-        if tokens == base or (self.drops[group] and base and tokens <= base + block_size):
-            return tokens
-        return base + self.scheduler_block
 
     # Letting go.
 

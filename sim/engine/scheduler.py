@@ -13,20 +13,18 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from sim.cache.groups import Full
-from sim.cache.lookup import Hit
 from sim.cache.manager import KVCache
 from sim.cache.pool import NULL
 from sim.engine.encoder import Encoder
 from sim.engine.inflight import Batch, Pipeline
 from sim.engine.options import Options
-from sim.engine.presets import table
+from sim.engine.prior import Prior, find
 from sim.engine.quiet import Quiet
 from sim.engine.request import Request, placeholders
 from sim.engine.rules import Rules
 from sim.engine.sampling import sample
 from sim.engine.seed import config_block
-from sim.engine.split import AlignedSplit, Chunk, Cut
-from sim.errors import PolicyError
+from sim.engine.sizing import Sizing
 from sim.events import Observer
 from sim.rows import Rows, widths
 from sim.worker import Row, Worker
@@ -60,23 +58,15 @@ class Scheduler:
         taken = rules.draft_slots(options)
         self.slots = 0 if taken else options.speculative.draft_slots
         """Slots that a drafter adds for each request that is scheduled."""
-        self.prefill_lookahead = options.speculative.prefill_lookahead
         self.cap = options.max_num_batched_tokens - rules.draft_slots(options)
-        self.grid = rules.grid(options)
-        if self.grid < 1:
-            rule = table(options.preset, options.rules)["grid"]
-            raise PolicyError(f"rule grid={rule} gave {self.grid}, allowed is a block size of 1 or more")
-        longest = min(self.cap, self.threshold) if self.threshold > 0 else self.cap
-        self.private = rules.wide_block.private(self.grid, longest)
-        self.stops_at_retained = isinstance(rules.split, AlignedSplit) and rules.split.at_retained
-        self.splits = options.enable_prefix_caching and any(g.aligned for g in options.groups)
-        self.hash_unit = options.hash_unit if rules.fine_hits.on(options) and options.enable_prefix_caching else 0
         self.cache = KVCache(options, rules, observer.claim, observer.unclaim)
+        self.encoder = Encoder(options, rules.encoder, rules.whole_items)
+        self.sizing = Sizing(options, rules, self.cache, self.encoder, self.cap)
         self.worker = Worker(
             options.groups,
             self.num_drafts,
             rules.seed,
-            config_block(rules.seed, options, self.grid),
+            config_block(rules.seed, options, self.sizing.grid),
             rules.worker,
             observer,
             rules.checkpoint if options.num_prefill_checkpoint_blocks else None,
@@ -84,7 +74,6 @@ class Scheduler:
             options.mamba_chunk_size,
             Rows(widths(options.groups, options.max_model_len, self.num_drafts), options.max_num_seqs),
         )
-        self.encoder = Encoder(options, rules.encoder, rules.whole_items)
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
         self.active: list[Request] = []
@@ -312,63 +301,7 @@ class Scheduler:
         room = self.options.max_model_len - request.computed - 1
         if room < count:
             count, stop = room, "max-model-len"
-        return self._split(request, request.computed, count, stop)
-
-    def _split(self, request: Request, start: int, count: int, stop: str) -> tuple[int, str]:
-        """Let the split rule cut a prefill chunk."""
-        end = request.prefill_end
-        if start >= end:
-            return count, "decode"
-        capped_first = self.rules.encoder.before_split
-        if request.items and capped_first:
-            count, stop = self._encodable(request, start, count, stop)
-        if self.splits and count > 0:
-            cap = min(self.cap, self.threshold) if self.threshold > 0 else self.cap
-            cut = self._ask(request, self._chunk(request, start, count, end, cap))
-            stop = cut.stop or stop
-            count = cut.tokens
-        if request.items and count > 0 and not capped_first:
-            count, stop = self._encodable(request, start, count, stop)
-        remaining = request.num_tokens - start - count
-        if 0 < remaining < self.prefill_lookahead:
-            # Its modules read that far: a chunk ends before, or at the end.
-            count, stop = max(count - (self.prefill_lookahead - remaining), 0), "look-ahead"
-        return count, stop or "prompt-end"
-
-    def _encodable(self, request: Request, start: int, count: int, stop: str) -> tuple[int, str]:
-        """Stop before an item that cannot be encoded in this step."""
-        capped = self.encoder.cap(request, start, count)
-        return (capped, "encoder") if capped < count else (count, stop)
-
-    def _chunk(self, request: Request, start: int, count: int, end: int, cap: int) -> Chunk:
-        """What the split is asked."""
-        cache, boundaries = self.cache, self.rules.boundaries
-        exempt = cache.exempts(start, start + count, end, self.grid)
-        last = 0 if exempt else boundaries.reusable(request.num_tokens, self.grid, cache.drop, cache.ahead)
-        tail = 0
-        if self.hash_unit and not (exempt and not self.rules.checkpoint.keeps_tail):
-            tail = boundaries.tail(request.num_prompt, self.hash_unit, cache.drop, cache.ahead)
-        return Chunk(
-            start,
-            count,
-            end,
-            request.num_prompt,
-            request.num_tokens,
-            self.grid,
-            self.hash_unit,
-            cap,
-            cache.drop,
-            cache.ahead,
-            request.junction,
-            last,
-            tail,
-            exempt,
-            cache.exact_junctions and request.junction <= request.num_prompt,
-            self.private,
-            request.snapshots,
-            cache.exact_snapshots,
-            cache.retained(request, start, start + count) if self.stops_at_retained else (),
-        )
+        return self.sizing.cut(request, request.computed, count, stop)
 
     def _room(self, used: int, rows: list[Row]) -> int:
         """Tokens that the batch has left for one more request, beside the slots that drafters add."""
@@ -379,20 +312,6 @@ class Scheduler:
         if self.rules.threshold.on and len(self.running) + len(self.waiting) <= 1:
             return 0
         return self.threshold
-
-    def _ask(self, request: Request, chunk: Chunk) -> Cut:
-        try:
-            answer = self.rules.split(chunk)
-        except PolicyError as error:
-            raise PolicyError(f"{error} (request {request.id}, {chunk})") from error
-        cut = answer if isinstance(answer, Cut) else Cut(answer, "split")
-        if not isinstance(cut.tokens, int) or not 0 <= cut.tokens <= chunk.offered:
-            rule = table(self.options.preset, self.options.rules)["split"]
-            raise PolicyError(
-                f"rule split={rule} gave {cut.tokens!r} tokens to request {request.id}, which was offered "
-                f"{chunk.offered} at {chunk.start}: allowed are the integers 0 to {chunk.offered}"
-            )
-        return Cut(cut.tokens, "") if cut == (chunk.offered, "split") else cut
 
     def _launch(self, request: Request, start: int, count: int, rows: list[Row], stop: str) -> None:
         """Put a running request's chunk into the batch, with the drafts that fit."""
@@ -424,21 +343,8 @@ class Scheduler:
                 del self.waiting[place]
                 self._reject(request, why)
                 continue
-            hit = self.cache.lookup(request)
-            request.junction = hit.junction
-            external = max(min(request.external, request.num_tokens - 1) - hit.tokens, 0)
-            connector = external > 0
-            pooled = hit
-            if not connector:
-                hit, external = self.cache.offload.offloaded(request, hit)
-            arrives = not (request.load_error and external and not request.started)
-            if not arrives and not self.rules.load_failure.ignored:
-                arrives, failed = True, hit.tokens + external
-                hit, external = pooled, 0
-                if self.rules.load_failure.retries and not connector:
-                    hit, external = self.cache.offload.offloaded(request, pooled, failed)
-                connector = False
-            start = hit.tokens + external
+            prior = find(request, self.cache, self.rules.load_failure)
+            start = prior.tokens
             count, stop = request.num_tokens - start, ""
             drafted = 0
             alone = self.rules.padding.alone and not prefills and start > 0
@@ -453,7 +359,7 @@ class Scheduler:
             if left < count:
                 count, stop = left, "budget"
             offered = count
-            count, stop = self._split(request, start, count, stop)
+            count, stop = self.sizing.cut(request, start, count, stop)
             if count <= 0:
                 self.observer.defer(request.id, offered, stop)
                 if not self.rules.blocked.steps_aside(stop):
@@ -463,7 +369,7 @@ class Scheduler:
             if count <= drafted and self.rules.padding.drops_clipped:
                 count, drafted, stop = 1, 0, "prompt-end"
             reason = self.cache.admit(
-                request, count, hit, external, self.options.scheduler_reserve_full_isl, bool(self.running)
+                request, count, prior.hit, prior.external, self.options.scheduler_reserve_full_isl, bool(self.running)
             )
             if reason:
                 self.observer.refuse(request.id, reason)
@@ -478,29 +384,27 @@ class Scheduler:
                 place += 1
                 continue
             del self.waiting[place]
-            self._admit(request, hit, external, connector, arrives)
+            self._admit(request, prior)
             self._encode(request)
             limit -= count
             self.observer.chunk(request.id, start, start + count, drafted, stop, 0, ())
             rows.append(Row(request, start, start + count, placeholders(min(drafted, count - 1)), drafted))
 
-    def _admit(self, request: Request, hit: Hit, external: int, connector: bool, arrives: bool) -> None:
-        """From waiting to running; ``external`` tokens come from a connector, or from the tier below the pool.
-
-        ``arrives``: whether their states really do.
-        """
-        self.observer.admit(request.id, hit.tokens, external, request.started)
-        start = hit.tokens + external
+    def _admit(self, request: Request, prior: Prior) -> None:
+        """From waiting to running."""
+        self.observer.admit(request.id, prior.hit.tokens, prior.external, request.started)
+        start = prior.tokens
         for group in self.options.recurrent:
             column = (start - 1) // self.options.groups[group].block_size
-            if external and arrives:
+            if prior.external and prior.arrives:
+                connector = prior.connector
                 key = request.id if connector else self.cache.offload.key_of(request, group, start)
                 more = connector and self.rules.connector.whole and start == request.num_tokens - 1
                 self.observer.load(request.id, group, key, request.pages[group][column], start + more)
-            elif not external and hit.tokens:
-                blocks = hit.blocks[group]
+            elif not prior.external and prior.hit.tokens:
+                blocks = prior.hit.blocks[group]
                 slot = blocks[column] if column < len(blocks) else NULL
-                self.observer.restore(request.id, group, slot, column, start, hit.group_hits)
+                self.observer.restore(request.id, group, slot, column, start, prior.hit.group_hits)
         request.started = True
         request.computed = start
         request.order = self.admissions
@@ -556,7 +460,7 @@ class Scheduler:
             for row in rows:
                 if row.emitted:
                     # What a stop trims was computed and is not the request's; its last token never is.
-                    self.cache.publish(row.request, min(row.request.computed, row.request.num_tokens - 1))
+                    self.cache.publishing.publish(row.request, min(row.request.computed, row.request.num_tokens - 1))
         prefills = [(row.request, row.end) for row in rows if row.start < row.request.num_prompt and not row.void]
         self._tell_stored(self.cache.offload.store(prefills, batch.full))
         for row in rows:

@@ -1,0 +1,48 @@
+"""What a waiting request need not compute: the pool's hit, and what a tier or a connector has beyond it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sim.cache.lookup import Hit
+from sim.cache.manager import KVCache
+
+if TYPE_CHECKING:
+    from sim.engine.request import Request
+    from sim.engine.rules import LoadFailure
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """Where a request starts, and why."""
+
+    hit: Hit
+    external: int
+    """Tokens behind the hit that a connector or the tier brings."""
+    connector: bool
+    """Whether it is a connector that does."""
+    arrives: bool
+    """Whether their states really come."""
+
+    @property
+    def tokens(self) -> int:
+        return self.hit.tokens + self.external
+
+
+def find(request: Request, cache: KVCache, failure: LoadFailure) -> Prior:
+    """Look a waiting request up, and remember where its prefix is shared."""
+    pooled = cache.lookup(request)
+    request.junction = pooled.junction
+    external = max(min(request.external, request.num_tokens - 1) - pooled.tokens, 0)
+    connector = external > 0
+    hit = pooled
+    if not connector:
+        hit, external = cache.offload.offloaded(request, pooled)
+    arrives = not (request.load_error and external and not request.started)
+    if arrives or failure.ignored:
+        return Prior(hit, external, connector, arrives)
+    failed = hit.tokens + external
+    if failure.retries and not connector:
+        return Prior(*cache.offload.offloaded(request, pooled, failed), False, True)
+    return Prior(pooled, 0, False, True)

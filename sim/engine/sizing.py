@@ -1,0 +1,107 @@
+"""How long a prefill chunk gets: the split rule, the encoder's cap and a drafter's look-ahead, in a release's order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sim.cache.manager import KVCache
+from sim.engine.encoder import Encoder
+from sim.engine.options import Options
+from sim.engine.presets import table
+from sim.engine.split import AlignedSplit, Chunk, Cut
+from sim.errors import PolicyError
+
+if TYPE_CHECKING:
+    from sim.engine.request import Request
+    from sim.engine.rules import Rules
+
+
+class Sizing:
+    """Cuts what was offered to a chunk."""
+
+    def __init__(self, options: Options, rules: Rules, cache: KVCache, encoder: Encoder, cap: int) -> None:
+        self.options = options
+        self.rules = rules
+        self.cache = cache
+        self.encoder = encoder
+        threshold = options.long_prefill_token_threshold
+        self.longest = min(cap, threshold) if threshold > 0 else cap
+        """The most tokens that a prefill chunk may ever take."""
+        self.grid = rules.grid(options)
+        if self.grid < 1:
+            rule = table(options.preset, options.rules)["grid"]
+            raise PolicyError(f"rule grid={rule} gave {self.grid}, allowed is a block size of 1 or more")
+        self.private = rules.wide_block.private(self.grid, self.longest)
+        self.stops_at_retained = isinstance(rules.split, AlignedSplit) and rules.split.at_retained
+        self.splits = options.enable_prefix_caching and any(g.aligned for g in options.groups)
+        self.hash_unit = options.hash_unit if rules.fine_hits.on(options) and options.enable_prefix_caching else 0
+        self.lookahead = options.speculative.prefill_lookahead
+
+    def cut(self, request: Request, start: int, count: int, stop: str) -> tuple[int, str]:
+        """The tokens of a chunk of ``count`` at most, and the stop that ended it; ``stop``: what limited the offer."""
+        end = request.prefill_end
+        if start >= end:
+            return count, "decode"
+        capped_first = self.rules.encoder.before_split
+        if request.items and capped_first:
+            count, stop = self._encodable(request, start, count, stop)
+        if self.splits and count > 0:
+            cut = self._ask(request, self._chunk(request, start, count, end))
+            stop = cut.stop or stop
+            count = cut.tokens
+        if request.items and count > 0 and not capped_first:
+            count, stop = self._encodable(request, start, count, stop)
+        remaining = request.num_tokens - start - count
+        if 0 < remaining < self.lookahead:
+            # Its modules read that far: a chunk ends before, or at the end.
+            count, stop = max(count - (self.lookahead - remaining), 0), "look-ahead"
+        return count, stop or "prompt-end"
+
+    def _encodable(self, request: Request, start: int, count: int, stop: str) -> tuple[int, str]:
+        """Stop before an item that cannot be encoded in this step."""
+        capped = self.encoder.cap(request, start, count)
+        return (capped, "encoder") if capped < count else (count, stop)
+
+    def _chunk(self, request: Request, start: int, count: int, end: int) -> Chunk:
+        """What the split is asked."""
+        cache, boundaries = self.cache, self.rules.boundaries
+        exempt = cache.exempts(start, start + count, end, self.grid)
+        last = 0 if exempt else boundaries.reusable(request.num_tokens, self.grid, cache.drop, cache.ahead)
+        tail = 0
+        if self.hash_unit and not (exempt and not self.rules.checkpoint.keeps_tail):
+            tail = boundaries.tail(request.num_prompt, self.hash_unit, cache.drop, cache.ahead)
+        return Chunk(
+            start,
+            count,
+            end,
+            request.num_prompt,
+            request.num_tokens,
+            self.grid,
+            self.hash_unit,
+            self.longest,
+            cache.drop,
+            cache.ahead,
+            request.junction,
+            last,
+            tail,
+            exempt,
+            cache.publishing.exact_junctions and request.junction <= request.num_prompt,
+            self.private,
+            request.snapshots,
+            cache.publishing.exact_snapshots,
+            cache.publishing.retained(request, start, start + count) if self.stops_at_retained else (),
+        )
+
+    def _ask(self, request: Request, chunk: Chunk) -> Cut:
+        try:
+            answer = self.rules.split(chunk)
+        except PolicyError as error:
+            raise PolicyError(f"{error} (request {request.id}, {chunk})") from error
+        cut = answer if isinstance(answer, Cut) else Cut(answer, "split")
+        if not isinstance(cut.tokens, int) or not 0 <= cut.tokens <= chunk.offered:
+            rule = table(self.options.preset, self.options.rules)["split"]
+            raise PolicyError(
+                f"rule split={rule} gave {cut.tokens!r} tokens to request {request.id}, which was offered "
+                f"{chunk.offered} at {chunk.start}: allowed are the integers 0 to {chunk.offered}"
+            )
+        return Cut(cut.tokens, "") if cut == (chunk.offered, "split") else cut
