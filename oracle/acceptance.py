@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from oracle.evidence import Evidence
+
 
 @dataclass(slots=True)
 class Last:
@@ -74,3 +76,13 @@ class Acceptance:
         last = self._last.pop((request, group), None)
         applied = None if last is None else last.applied(slot)
         return None if last is None or applied is None else Misapplied(applied, last.kept)
+
+    def check_count(self, evidence: Evidence, request: str, group: int, slot: int) -> None:
+        """I11 acceptance: the count that leads to this slot is the request's own."""
+        wrong = self.taken(request, group, slot)
+        if wrong is None:
+            return
+        name = evidence.groups[group].name
+        count = f"an accepted count of {wrong.applied}" if wrong.applied else "no accepted count of 1 to K + 1"
+        message = f"{request}: {count} leads to {name} slot {slot}, its own is {wrong.own}"
+        evidence.shape("I11", "shape", request, wrong.own, wrong.applied, message, name)

@@ -8,25 +8,16 @@ it), and where it does, that is found as such.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from oracle.lineage import Draft
-from oracle.records import Claimed
+from oracle.records import Claimed, Now
 from oracle.slots import Content
 from sim.events import Group, Write
 
 Holds = Callable[[int, Claimed], bool]
 """Whether a slot holds what a claim says."""
 Report = Callable[[Draft], object]
-
-
-@dataclass(frozen=True, slots=True)
-class Now:
-    """The step that events belong to."""
-
-    index: int
-    time_us: int
 
 
 class Custody:
@@ -37,11 +28,13 @@ class Custody:
         groups: Sequence[Group],
         num_drafts: int,
         options: Mapping[str, Any],
+        now: Now,
         claims: Mapping[int, Mapping[bytes, Claimed]],
         holds: Holds,
         report: Report,
     ) -> None:
         self.groups = groups
+        self.now = now
         self.claims = claims
         self.holds = holds
         self.report = report
@@ -57,7 +50,6 @@ class Custody:
         """Whether attention's blocks are told after they may have been handed on: with a window, steps in flight."""
         self.serves = options.get("prefix_cache_retention_interval") is not None
         """Whether only what a resend needs stays published, so that a claimed slot is pinned rather than left over."""
-        self.now = Now(-1, 0)
         self.committed = -1
         """The last step that has committed."""
         self._holders: dict[int, dict[str, bool]] = {}

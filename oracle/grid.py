@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from oracle.evidence import Evidence
 from sim.events import Group
 
 COMPONENTS = {"grid": "the split aligns to", "seed_block": "the worker counts columns in"}
@@ -28,3 +29,9 @@ def disagreements(groups: Sequence[Group], options: Mapping[str, Any]) -> Iterat
             if other is not None and other != group.block_size:
                 message = f"{group.name} has blocks of {group.block_size}, {what} {other}"
                 yield Disagreement(group.name, group.block_size, other, message)
+
+
+def check_grid(evidence: Evidence, options: Mapping[str, Any]) -> None:
+    """I3 one grid: asked of the options alone, where there is a cache."""
+    for wrong in disagreements(evidence.groups, options) if evidence.lookups else ():
+        evidence.shape("I3", "shape", "", wrong.block, wrong.other, wrong.message, wrong.group)

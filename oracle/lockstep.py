@@ -11,6 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from oracle.evidence import Evidence
+from oracle.records import Claimed, Seen
+from oracle.slots import Content
 from sim.tokens import Tokens
 
 Window = tuple[int, ...]
@@ -38,6 +41,26 @@ class Lockstep:
         self.kept = taps - 1
         self._inputs: dict[int, Inputs] = {}
         self._tier: dict[tuple[int, str], Inputs | None] = {}
+        self._torn: dict[tuple[bytes, int], int] = {}
+        """The finding of each (hash, slot) whose components ever differed."""
+
+    def check_window(self, evidence: Evidence, hash: bytes, claim: Claimed, slot: int, content: Content) -> bool:
+        """I13: where the matrix is right, the window of the convolution is too. Returns whether it is not."""
+        if claim.request not in evidence.requests:
+            return False
+        if self.held(slot) == self.window(evidence.requests[claim.request].tokens, claim.offset):
+            return False
+        if (hash, slot) not in self._torn:
+            verdicts = evidence.counts.verdicts
+            verdicts["torn"] = verdicts.get("torn", 0) + 1
+            message = (
+                f"{evidence.groups[claim.group].name} column {claim.column} (slot {slot}, request {claim.request}) "
+                f"holds state@{claim.offset}, but its convolution has the inputs of another offset"
+            )
+            where = (claim.request, claim.group, claim.column, slot, claim.offset, claim.offset)
+            self._torn[hash, slot] = evidence.poison("I13", *where, "torn", message, content)
+        evidence.lineage.poison(slot, self._torn[hash, slot])
+        return True
 
     def window(self, tokens: Tokens, offset: int) -> Window:
         """The true window after ``offset`` tokens."""
@@ -76,6 +99,26 @@ class Lockstep:
         """Attention wrote over these."""
         for slot in slots:
             self._inputs.pop(slot, None)
+
+    def row(
+        self,
+        evidence: Evidence,
+        seen: Seen,
+        group: int,
+        start: int,
+        end: int,
+        drafts: Sequence[int],
+        read: int,
+        writes: Sequence[tuple[int, int]],
+    ) -> None:
+        """A row; the window of a speculative one is that of the running column, wherever its state is."""
+        several = evidence.num_drafts > 0 and evidence.groups[group].aligned and len(writes) == len(drafts) + 1
+        speculative = several and (len(drafts) > 0 or (start >= seen.num_prompt and writes[0][0] == start + 1))
+        source, shift = read, 0
+        if speculative and read >= 0 and (running := writes[0][1]) != read:
+            at, kept = evidence.slots.get(read), evidence.slots.get(running)
+            source, shift = running, (0 if at is None or kept is None else at.absorbed - kept.absorbed)
+        self.advance(seen.tokens, start, end, drafts, source, shift, writes, speculative)
 
     def advance(
         self,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kernels.work import State, Work, zero
+from oracle.lineage import Draft, Lineage
 from oracle.states.held import Held, Node
 from oracle.states.numeric import Numeric
 
@@ -118,6 +119,25 @@ class Numerics:
             held = self._zero() if node is None else node.value
             assert held is not None
             self._compare(check, held, truths[check.truth])
+
+    def settle(self, lineage: Lineage) -> None:
+        """Numbers for what was found, and I18, which they alone show: a state that is no number."""
+        self.flush()
+        done = self.measured
+        for finding, error in done.errors.items():
+            lineage.drafts[finding].error = error
+        for check in done.infinite:
+            message = (
+                f"{check.group} column {check.column} (slot {check.slot}, request {check.request}) is hashed as "
+                f"state@{check.claimed} and holds NaN or infinity"
+            )
+            lineage.add(
+                Draft(
+                    "I18", "numerics", check.step, check.time_us, check.request, check.group, check.column, check.slot,
+                    check.claimed, check.claimed if check.finding is None else None, "not finite", message,
+                )
+            )  # fmt: skip
+        done.infinite.clear()
 
     def _compare(self, check: Check, held: State, truth: State) -> None:
         done = self.measured

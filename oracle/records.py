@@ -9,6 +9,16 @@ from sim.tokens import Tokens
 
 
 @dataclass(slots=True)
+class Now:
+    """The step that events belong to."""
+
+    index: int = 0
+    time_us: int = 0
+    launched: int = 0
+    """The last step that ran."""
+
+
+@dataclass(slots=True)
 class Claimed:
     """What a hash says of a slot."""
 

@@ -241,11 +241,11 @@ def _same_again(run: Run, outcome: Outcome, fleet: Fleet) -> None:
     from dataclasses import replace
 
     from sim.replay import simulate
+    from sim.report.text import disagreement
 
     again = replace(simulate(run, fast_forward=False, make=fleet.maker(run)), wall_s=outcome.wall_s)
     if again != outcome:
         where = run.variant + (f", case {run.case}" if run.case else "")
-        raise StateatError(
-            f"{run.scenario}, variant {where}: not deterministic: digests {outcome.digest[:16]} and {again.digest[:16]}"
-        )
+        text = f"not deterministic, step by step it differs: {disagreement(outcome, again)}"
+        raise StateatError(f"{run.scenario}, variant {where}: {text}")
     click.echo(f"{run.variant}: the same again, step by step (digest {outcome.digest[:16]})", err=True)

@@ -164,8 +164,9 @@ def warnings(run: Run) -> list[str]:
     """What the preset's own release would refuse (it runs here nevertheless), and what is likely a slip."""
     options = run.options
     texts = []
-    if options.preset == "vllm-0.26.0" and options.recurrent:
-        block = options.cache_config_block_size or options.groups[options.recurrent[0]].block_size
+    state_block = options.state_block
+    if options.preset == "vllm-0.26.0" and state_block is not None:
+        block = options.cache_config_block_size or state_block
         threshold = options.long_prefill_token_threshold
         if block > options.max_num_batched_tokens:
             texts.append(

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 from hypothesis import Phase, assume, event, find, given, settings
 from hypothesis import strategies as st
 from worlds import Padded, World, worlds
 
+from sim.cache.manager import KVCache
+from sim.engine import presets
 from sim.engine.options import Offload
-from sim.replay import drive
+from sim.engine.rules import RULES
+from sim.replay import drive, simulate
 from sim.result import Outcome
+from sim.scenario import load, runs
 
 FIRST = settings(max_examples=5000, derandomize=True, database=None, phases=[Phase.generate])
 CLEAN = (
@@ -103,3 +108,38 @@ def test_a_load_that_fails_unnoticed_is_found() -> None:
 @given(case=cases((*CLEAN, *WRONG, "saves-cancelled"), ("recompute", "shorter-prefix", "ignored")))
 def test_telling_decode_steps_at_once_changes_nothing(case: Case) -> None:
     assert case.run()[0] == case.run(fast_forward=False)[0]
+
+
+@st.composite
+def brought(draw: st.DrawFn) -> World:
+    """A world of small blocks, under any preset and two rules at most, in which a connector brings parts of prompts."""
+    world = draw(worlds(widest=16))
+    names = draw(st.lists(st.sampled_from(list(RULES)), max_size=2, unique=True))
+    values = {name: draw(st.sampled_from(list(RULES[name]))) for name in names}
+    arrivals = tuple(replace(a, external=draw(st.integers(0, a.num_prompt_tokens - 1))) for a in world.arrivals)
+    preset = draw(st.sampled_from(list(presets.PRESETS)))
+    return replace(world.under(preset, **values), arrivals=arrivals)
+
+
+@settings(max_examples=200)
+@given(world=brought())
+def test_what_is_found_beside_external_tokens_is_found_in_its_step_told_at_once_or_not(world: World) -> None:
+    outcome, alone = Case(world, ()).run()[0], Case(world, ()).run(fast_forward=False)[0]
+    event(f"hazards: {any(f.severity == 'hazard' for f in outcome.findings)}")
+    assert outcome == alone
+
+
+WRITTEN_ON = Path(__file__).parent.parent / "scenarios" / "field" / "a-published-tail-is-written-at-every-step.yaml"
+
+
+def test_a_request_whose_worker_writes_what_is_claimed_is_never_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """I9 is told in the step of each write; who takes its blocks for settled tells the writes of a run as one."""
+
+    def steps(fast_forward: bool) -> list[int]:
+        (case,) = runs(load(WRITTEN_ON), only=["when given a block"])
+        outcome = simulate(case, fast_forward=fast_forward)
+        return [f.step for f in outcome.findings if f.invariant == "I9"]
+
+    assert steps(True) == steps(False) == [1, 2, 3, 4, 5, 6]
+    monkeypatch.setattr(KVCache, "_settled", lambda *_: True)
+    assert steps(True) != steps(False)

@@ -263,19 +263,20 @@ class KVCache:
                 end = min(end, self.publishing.next_publication(manager.group, size, (table.cached + 1) * size))
             if isinstance(manager, RecurrentCache):
                 running = len(table.blocks) - 1 - manager.spare
-                if not self._settled(manager, table, running, request.computed):
+                if not self._settled(manager, table, running, request):
                     return 0
                 end = min(end, (running + 1) * size)
             else:
                 end = min(end, len(table.blocks) * size - self.lookahead + 1)
         return end
 
-    def _settled(self, manager: RecurrentCache, table: Table, running: int, computed: int) -> bool:
+    def _settled(self, manager: RecurrentCache, table: Table, running: int, request: Request) -> bool:
         """Whether a request is past the start of its running column, with nothing behind it left to retire and
-        no claim on what it writes."""
+        no claim on what it writes: the worker's table names the blocks that are its own."""
         blocks = table.blocks
         return (
-            computed > running * manager.block_size
+            request.computed > running * manager.block_size
+            and request.pages[manager.group][running:] == blocks[running:]
             and not manager.retire_rule(blocks, running, table.retired)
             and not (0 <= table.last_state < running and blocks[table.last_state])
             and all(self.pool.primary[b] is None for b in blocks[running:])

@@ -129,6 +129,16 @@ class Options:
         return tuple(i for i, g in enumerate(self.groups) if g.recurrent)
 
     @property
+    def state_block(self) -> int | None:
+        """Tokens in a recurrent block, to whose ends states are aligned; None without one.
+
+        A group in ``all`` mode leaves a state at every boundary, wherever chunks end, so where there is one in
+        ``align`` mode that one counts, in whichever order they come.
+        """
+        aligned = [group.block_size for group in self.groups if group.aligned]
+        return next(iter(aligned or [self.groups[i].block_size for i in self.recurrent]), None)
+
+    @property
     def encoder_slots(self) -> int:
         """Embeddings of encoded items that are kept."""
         return self.max_num_batched_tokens if self.encoder_cache_size is None else self.encoder_cache_size

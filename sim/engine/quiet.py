@@ -1,9 +1,9 @@
 """Fast-forwarding: decoding requests of which, until a known step, nothing that anybody could see changes.
 
-A request is quiet while its chunks stay within the blocks that it has, publish nothing, retire nothing and do not
-end it. What it did meanwhile follows in closed form from how many of its drafts are right, and is told when it
-wakes: because its time has come, because the budget gets short, or because it is preempted. The decisions are the
-same as without (``fast_forward=False`` turns it off, and tests compare).
+A request is quiet while its chunks stay within the blocks that it has, publish nothing, write nothing that is
+claimed, retire nothing and do not end it. What it did meanwhile follows in closed form from how many of its drafts are
+right, and is told when it wakes: because its time has come, because the budget gets short, or because it is preempted.
+The decisions are the same as without (``fast_forward=False`` turns it off, and tests compare).
 """
 
 from __future__ import annotations

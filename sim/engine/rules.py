@@ -50,8 +50,8 @@ def grid_cache_config(options: Options) -> int:
 
 
 def grid_recurrent_group(options: Options) -> int:
-    """The recurrent group's own block (vLLM PR 54076)."""
-    return next((g.block_size for g in options.groups if g.recurrent), options.scheduler_block_size)
+    """The recurrent group's own block (vLLM PR 54076): of those, one whose states lie only where chunks end."""
+    return options.state_block or options.scheduler_block_size
 
 
 def grid_min_over_groups(options: Options) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from itertools import zip_longest
 from typing import Any
 
 from sim.events import Finding, Write
@@ -81,6 +83,30 @@ def summary(findings: Iterable[Finding]) -> str:
     """Counts per invariant and verdict: ``I1 wrong offset 3, I1 tainted 12, I2 2``."""
     counts = Counter(f"{f.invariant} {f.verdict}".strip() for f in findings)
     return ", ".join(f"{kind} {count:,}" for kind, count in sorted(counts.items()))
+
+
+def disagreement(outcome: Outcome, again: Outcome) -> str:
+    """What differs of a run that was repeated step by step: digests, the first finding that does, or counts."""
+    parts = []
+    if outcome.digest != again.digest:
+        parts.append(f"digests {outcome.digest[:16]} and {again.digest[:16]}")
+    if outcome.findings != again.findings:
+        pairs = enumerate(zip_longest(outcome.findings, again.findings))
+        number, (found, other) = next((n, pair) for n, pair in pairs if pair[0] != pair[1])
+        counts = f"{len(outcome.findings):,} and {len(again.findings):,}"
+        parts.append(f"findings ({counts}), the first of them #{number}: {_instead(found, other)}")
+    if not parts:
+        names = [f.name for f in fields(Outcome) if f.compare and getattr(outcome, f.name) != getattr(again, f.name)]
+        parts = [f"{name} {getattr(outcome, name)} and {getattr(again, name)}" for name in names]
+    return "; ".join(parts)
+
+
+def _instead(found: Finding | None, again: Finding | None) -> str:
+    one, other = ("none" if finding is None else finding_line(finding) for finding in (found, again))
+    if found is not None and again is not None and one == other:
+        name = next(f.name for f in fields(Finding) if getattr(found, f.name) != getattr(again, f.name))
+        one, other = f"{one}, {name} {getattr(found, name)}", str(getattr(again, name))
+    return f"{one}; step by step: {other}"
 
 
 def failure_name(failure: Failure) -> str:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracle.audit import CAUSES, Auditor
+from oracle.audit import Auditor
+from oracle.chunks import CAUSES
 from sim.events import SCHEMA, Finding, Group
 from sim.tokens import VOCABULARY, Tokens
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from oracle.grid import disagreements
+from sim.engine import presets
 from sim.engine.options import Options
 from sim.events import Group
 from sim.replay import drive, options_in_force
@@ -37,3 +38,34 @@ def test_only_a_cache_makes_it_a_finding() -> None:
         outcome = drive(options, [Arrival("a", 0, 0, ((1, 40),))])
         wanted = [("I3", "shape", 64, 32)] * caching
         assert [(f.invariant, f.severity, f.claimed, f.held) for f in outcome.findings] == wanted
+
+
+@given(
+    aligned=st.integers(1, 24),
+    every=st.integers(1, 24),
+    prompts=st.lists(st.integers(1, 60), min_size=1, max_size=3),
+    preset=st.sampled_from(sorted(presets.PRESETS)),
+)
+def test_a_group_in_all_mode_sets_no_grid_wherever_it_stands(
+    aligned: int, every: int, prompts: list[int], preset: str
+) -> None:
+    """The split is for groups in align mode alone; the order of groups changes nothing that is decided or found."""
+    assume(presets.PRESETS[preset]["kernel"] == "align-and-all")
+    states = Group("gdn", "recurrent", aligned), Group("ssd", "recurrent", every, False, "all")
+    found = []
+    for groups in ((*states, ATTENTION), (*reversed(states), ATTENTION), (ATTENTION, *reversed(states))):
+        options = Options(groups, preset=preset, max_num_batched_tokens=64, clock="steps")
+        assert options_in_force(options)["grid"] == aligned
+        outcome = drive(options, [Arrival(str(i), i, i, ((1, n),), 9) for i, n in enumerate(prompts)])
+        found.append((outcome.digest, outcome.chunks, outcome.hits, sorted(f.invariant for f in outcome.findings)))
+        assert "I3" not in found[-1][-1]
+    assert found[0] == found[1] == found[2]
+
+
+def test_another_block_is_still_found_in_both_orders() -> None:
+    """Negative control of the law above."""
+    states = Group("gdn", "recurrent", 16), Group("ssd", "recurrent", 8, False, "all")
+    for groups in (states, states[::-1]):
+        options = Options(groups, cache_config_block_size=8, clock="steps")
+        outcome = drive(options, [Arrival("a", 0, 0, ((1, 40),))])
+        assert [(f.group, f.claimed, f.held) for f in outcome.findings if f.invariant == "I3"] == [("gdn", 16, 8)]

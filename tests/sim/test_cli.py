@@ -340,6 +340,27 @@ def test_what_is_not_deterministic_is_an_error(monkeypatch: pytest.MonkeyPatch) 
     assert "poisoned, variant old: not deterministic" in told.stderr
 
 
+def test_findings_that_differ_are_told_with_the_first_that_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sim.replay
+
+    real, calls = sim.replay.simulate, list[int]()
+
+    def simulate(run: Any, *args: Any, **more: Any) -> Any:
+        from dataclasses import replace
+
+        calls.append(1)
+        outcome = real(run, *args, **more)
+        late = [replace(f, step=f.step + 7) if f.invariant == "I2" else f for f in outcome.findings]
+        return outcome if len(calls) == 1 else replace(outcome, findings=tuple(late))
+
+    monkeypatch.setattr(sim.replay, "simulate", simulate)
+    told = run("replay", "right.yaml", "--check-determinism")
+    assert told.exit_code == 1
+    assert "digest" not in told.stderr.splitlines()[-1]
+    assert "step by step it differs: findings (3 and 3), the first of them #0: I2 shape  step 0" in told.stderr
+    assert "; step by step: I2 shape  step 7" in told.stderr
+
+
 def test_without_fast_forwarding_the_json_is_the_same() -> None:
     assert run("replay", S02, "--no-fast-forward", "--json", "-").stdout == run("replay", S02, "--json", "-").stdout
 

@@ -33,13 +33,14 @@ def worlds(
     look_ahead: bool | None = None,
     tight: bool = True,
     drafts_fit: bool = False,
+    widest: int = 64,
 ) -> World:
-    """Recurrent blocks of 1 to 64 tokens, 0 to 4 drafts, up to eight requests with shared prefixes.
+    """Recurrent blocks of 1 to ``widest`` tokens, 0 to 4 drafts, up to eight requests with shared prefixes.
 
     ``look_ahead``: only look-ahead drafters (True) or none (False); ``tight``: pools in which requests are preempted;
     ``drafts_fit``: fewer drafts than a block has tokens.
     """
-    block = draw(st.integers(2 if look_ahead and drafts_fit else 1, 64))
+    block = draw(st.integers(2 if look_ahead and drafts_fit else 1, widest))
     attention = draw(st.sampled_from([d for d in range(1, block + 1) if block % d == 0] + [2 * block, 3]))
     unit = draw(st.sampled_from([None, 1, gcd(block, attention)]))
     drafts = draw(st.integers(1 if look_ahead else 0, min(4, block - 1) if drafts_fit else 4))

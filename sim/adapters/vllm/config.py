@@ -29,8 +29,7 @@ NAMES = {
 
 def wire(options: Options, features: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The configuration that a worker is given; ``features`` override what the options say of :data:`PLAIN`."""
-    recurrent = [options.groups[i].block_size for i in options.recurrent]
-    blocks = [group.block_size for group in options.groups]
+    widest = max(group.block_size for group in options.groups)
     speculative = options.speculative
     return {
         "groups": [
@@ -46,7 +45,7 @@ def wire(options: Options, features: Mapping[str, Any] | None = None) -> dict[st
         ],
         "hash_unit": options.hash_unit,
         "scheduler_block_size": options.scheduler_block_size,
-        "cache_config_block_size": options.cache_config_block_size or max(recurrent or blocks),
+        "cache_config_block_size": options.cache_config_block_size or options.state_block or widest,
         "num_blocks": options.num_blocks,
         "max_num_batched_tokens": options.max_num_batched_tokens,
         "max_num_seqs": options.max_num_seqs,

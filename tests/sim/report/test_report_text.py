@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from sim.report.text import (
     SHOWN_CHARACTERS,
+    disagreement,
     evidence_lines,
     failure_lines,
     finding_line,
@@ -18,7 +20,7 @@ from sim.report.text import (
     roots_first,
     summary,
 )
-from sim.result import Failure
+from sim.result import Failure, Outcome
 
 
 def lines(expected: Any, found: Any) -> list[str]:
@@ -102,3 +104,18 @@ def test_one_line_is_one_line_without_control_characters(text: str) -> None:
     assert one_line(text).isprintable()
     if text.isprintable():
         assert one_line(text) == text
+
+
+def test_what_differs_of_two_runs_is_named(told: SimpleNamespace) -> None:
+    found = told.finding()
+    one = Outcome("v", "p", (), {}, digest="a" * 64, findings=(found,), poisoned=1)
+    line = finding_line(found)
+    assert disagreement(one, replace(one, digest="b" * 64)) == f"digests {'a' * 16} and {'b' * 16}"
+    assert disagreement(one, replace(one, poisoned=2)) == "poisoned 1 and 2"
+    gone = "findings (1 and 0), the first of them #0"
+    assert disagreement(one, replace(one, findings=())) == f"{gone}: {line}; step by step: none"
+    more = "findings (1 and 2), the first of them #1"
+    assert disagreement(one, replace(one, findings=(found, found))) == f"{more}: none; step by step: {line}"
+    other = replace(found, readers=())
+    differs = disagreement(one, replace(one, findings=(other,), digest="b"))
+    assert differs.startswith("digests ") and differs.endswith(f"{line}, readers ('b',); step by step: ()")

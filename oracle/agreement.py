@@ -1,0 +1,33 @@
+"""I5 agreement: a hit is published in every recurrent group, and covered by every attention group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from oracle.claims import Claims
+from oracle.evidence import Evidence
+
+
+def check_agreement(
+    evidence: Evidence,
+    claims: Claims,
+    request: str,
+    group: int,
+    slot: int,
+    column: int,
+    offset: int,
+    group_hits: Sequence[int],
+) -> None:
+    """Of one recurrent group's part in a hit; attention is asked once a hit, with the first of them."""
+    groups = evidence.groups
+    truth = evidence.family.state_at(evidence.requests[request].tokens, offset)
+    if all(c.group != group or c.truth != truth for c in claims.by_slot.get(slot, {}).values()):
+        name = groups[group].name
+        message = f"{request} was given a hit of {offset} tokens, and {name} has no state@{offset} (slot {slot})"
+        evidence.shape("I5", "poison", request, offset, group_hits[group], message, name, column)
+    if group != evidence.recurrent[0]:
+        return
+    for other, hit in zip(groups, group_hits, strict=False):
+        if hit < offset and not other.recurrent and other.prefix_cacheable:
+            message = f"{request} was given a hit of {offset} tokens, and {other.name} has {hit} of them"
+            evidence.shape("I5", "poison", request, offset, hit, message, other.name)

@@ -1,0 +1,112 @@
+"""I1 content: at the end of each step a claimed slot holds exactly what its claims name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from oracle.evidence import Evidence
+from oracle.lockstep import Lockstep
+from oracle.numerics import Check, Numerics
+from oracle.reach import Reach
+from oracle.records import Claimed
+from oracle.slots import Content
+
+Awaiting = Callable[[int], Iterable[str]]
+"""Requests that are to start from a slot, and have not read it yet."""
+
+
+class Claims:
+    """What the cache advertises of each slot, and whether it is so."""
+
+    def __init__(self, evidence: Evidence, numerics: Numerics | None, lockstep: Lockstep | None) -> None:
+        self.evidence = evidence
+        self.numerics = numerics
+        self.lockstep = lockstep
+        self.reach = Reach(evidence)
+        self.by_slot: dict[int, dict[bytes, Claimed]] = {}
+        self.due: dict[int, None] = {}
+        """Slots that were claimed, or written while claimed, in this step."""
+        self._pairs: dict[tuple[bytes, int], int] = {}
+        """The finding of each (hash, slot) that was ever wrong."""
+
+    def claim(self, group: int, slot: int, request: str, column: int, offset: int, hash: bytes) -> None:
+        """A slot is advertised as a state of this request's prefix."""
+        evidence = self.evidence
+        truth = evidence.family.state_at(evidence.requests[request].tokens, offset)
+        claim = Claimed(group, request, column, offset, truth, evidence.now.index)
+        self.by_slot.setdefault(slot, {})[hash] = claim
+        self.due[slot] = None
+        self.reach.claim(group, truth, slot)
+        evidence.counts.claims += 1
+
+    def unclaim(self, group: int, slot: int, hash: bytes) -> None:
+        """It is no longer."""
+        claims = self.by_slot[slot]
+        truth = claims.pop(hash).truth
+        if all(c.truth != truth for c in claims.values()):
+            self.reach.unclaim(group, truth, slot)
+        if not claims:
+            del self.by_slot[slot]
+            self.due.pop(slot, None)
+            self.evidence.lineage.heal(slot)
+
+    def holds(self, slot: int, claim: Claimed) -> bool:
+        """Whether a slot holds what this claim says."""
+        return self.evidence.holds(slot, claim.truth)
+
+    def check(self, awaiting: Awaiting) -> None:
+        """All that are due, slot by slot."""
+        due = sorted(self.due)
+        self.due.clear()
+        for slot in due:
+            self.check_content(slot, awaiting)
+
+    def check_content(self, slot: int, awaiting: Awaiting) -> None:
+        """I1 content, of one slot; I13 where its matrix is right."""
+        evidence, counts = self.evidence, self.evidence.counts
+        content, launched = evidence.slots.get(slot), evidence.now.launched
+        evidence.lineage.heal(slot)
+        for hash, claim in self.by_slot[slot].items():
+            if claim.step > launched:
+                # Its step is in flight.
+                self.due[slot] = None
+                continue
+            if content is not None and content.state is not None and evidence.family.equal(content.state, claim.truth):
+                if self.lockstep is None or not self.lockstep.check_window(evidence, hash, claim, slot, content):
+                    self._measure(content, claim, slot, None)
+                continue
+            if (hash, slot) in self._pairs:
+                self._mark(slot, self._pairs[hash, slot])
+                continue
+            root = None if content is None else evidence.root(content)
+            counts.poisoned += 1
+            counts.poisoned_roots += root is None
+            held, verdict, what = evidence.verdict(content, claim.request)
+            name = evidence.groups[claim.group].name
+            message = (
+                f"{name} column {claim.column} (slot {slot}, request {claim.request}) is hashed as "
+                f"state@{claim.offset} but {what}"
+            )
+            where = (claim.request, claim.group, claim.column, slot, claim.offset)
+            by = f"{claim.request} in step {claim.step}"
+            finding = evidence.poison("I1", *where, held, verdict, message, content, root, by)
+            self._pairs[hash, slot] = finding
+            self._mark(slot, finding)
+            if not evidence.in_order:
+                for reader in awaiting(slot):
+                    evidence.lineage.read(slot, reader)
+            counts.verdicts[verdict] = counts.verdicts.get(verdict, 0) + 1
+            if content is not None and content.state is not None:
+                self._measure(content, claim, slot, finding)
+
+    def _mark(self, slot: int, finding: int) -> None:
+        """Whoever reads this slot from now on reads what the finding is about."""
+        self.evidence.lineage.poison(slot, finding)
+        self.evidence.slots.blame(slot, finding)
+
+    def _measure(self, content: Content, claim: Claimed, slot: int, finding: int | None) -> None:
+        """Have a claimed slot compared in numbers too."""
+        if self.numerics is not None:
+            now, name = self.evidence.now, self.evidence.groups[claim.group].name
+            where = (claim.request, name, claim.column, slot, claim.offset)
+            self.numerics.note(Check(content.state, claim.truth, *where, now.index, now.time_us, finding))

@@ -1,0 +1,130 @@
+"""What every check goes by: the geometry, the requests, the slots; and where it writes down what it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from oracle.lineage import Draft, Lineage
+from oracle.records import Counts, Now, Seen
+from oracle.slots import Content, Slots
+from oracle.states import Family
+from oracle.verdict import Verdict, judge
+from sim.events import Group
+from sim.tokens import Segments, Tokens
+
+
+class Evidence:
+    """One run, as far as it has been heard."""
+
+    def __init__(self, family: Family) -> None:
+        self.family = family
+        self.now = Now()
+        self.requests: dict[str, Seen] = {}
+        self.slots = Slots()
+        self.lineage = Lineage()
+        self.counts = Counts()
+        self.groups: tuple[Group, ...] = ()
+        self.recurrent: list[int] = []
+        self.num_drafts = 0
+        self.hash_unit = 0
+        self.cap = 0
+        """Tokens of the longest chunk."""
+        self.lookups = True
+        """Whether prefix caching is on."""
+        self.in_order = True
+        """Whether a step has run before the next one is decided."""
+        self._past: dict[str, Callable[[], Tokens]] = {}
+        """The tokens of requests, also of those that ended: generated again if need be."""
+
+    def configure(self, groups: tuple[Group, ...], num_drafts: int, options: Mapping[str, Any]) -> None:
+        """The geometry, and the options in force."""
+        self.groups, self.num_drafts = groups, num_drafts
+        self.recurrent = [i for i, g in enumerate(groups) if g.recurrent]
+        self.hash_unit = options["hash_unit"]
+        threshold, cap = options["long_prefill_token_threshold"], options["max_num_batched_tokens"]
+        self.cap = min(cap, threshold) if threshold > 0 else cap
+        self.lookups = options["enable_prefix_caching"]
+        self.in_order = options.get("max_concurrent_batches", 1) == 1
+        self.now.launched = 0 if self.in_order else -1
+
+    def arrive(
+        self, request: str, index: int, segments: Segments, tokens: tuple[int, ...] | None, max_tokens: int
+    ) -> None:
+        """A request, with its tokens or what they follow from."""
+        if tokens is not None:
+            stream = Tokens.explicit(tokens)
+            self._past[request] = lambda: stream
+        else:
+            again = partial(Tokens.generate, segments, index, max_tokens + self.num_drafts + 1)
+            stream, self._past[request] = again(), again
+        self.requests[request] = Seen(stream, stream.num_prompt)
+
+    def tokens(self, request: str) -> Tokens | None:
+        """The tokens of a request, also if it has ended."""
+        seen = self.requests.get(request)
+        if seen is not None:
+            return seen.tokens
+        again = self._past.get(request)
+        return None if again is None else again()
+
+    # What slots hold.
+
+    def holds(self, slot: int, truth: Any) -> bool:
+        """Whether a slot holds this state."""
+        content = self.slots.get(slot)
+        return content is not None and content.state is not None and self.family.equal(content.state, truth)
+
+    def verdict(self, content: Content | None, request: str) -> Verdict:
+        """What a slot really holds, if not the state of this request that it should."""
+        return judge(self.family, content, request, self.tokens)
+
+    def root(self, content: Content) -> int | None:
+        """The root of a wrong content: None if the content itself is one."""
+        if content.ancestor is not None and content.ancestor >= 0:
+            return content.ancestor
+        return self.lineage.root_of(content.finding)
+
+    # What is found.
+
+    def poison(
+        self,
+        invariant: str,
+        request: str,
+        group: int,
+        column: int,
+        slot: int,
+        claimed: int,
+        held: int | None,
+        verdict: str,
+        message: str,
+        content: Content | None,
+        root: int | None = None,
+        claimed_by: str = "",
+    ) -> int:
+        """A finding about what a slot holds."""
+        write, name, now = None if content is None else content.write, self.groups[group].name, self.now
+        return self.lineage.add(
+            Draft(
+                invariant, "poison", now.index, now.time_us, request, name, column, slot, claimed, held, verdict,
+                message, root, write, claimed_by,
+            )
+        )  # fmt: skip
+
+    def shape(
+        self,
+        invariant: str,
+        severity: str,
+        request: str,
+        claimed: int | None,
+        held: int | None,
+        message: str,
+        group: str = "",
+        column: int = -1,
+    ) -> None:
+        """A finding about a chunk, not about a slot."""
+        now = self.now
+        self.lineage.add(
+            Draft(invariant, severity, now.index, now.time_us, request, group, column, -1, claimed, held, "", message)
+        )

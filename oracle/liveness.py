@@ -1,0 +1,21 @@
+"""I14 liveness: a request that could run gets a token, or is rejected with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from oracle.evidence import Evidence
+
+
+def check_progress(evidence: Evidence, ended: Container[str], steps: int, time_us: int) -> None:
+    """A run that ended because nothing moved: the first request that waits, and what it was last denied."""
+    stuck = [request for request in evidence.requests if request not in ended]
+    if not stuck:
+        return
+    request = stuck[0]
+    others = f" and {len(stuck) - 1} more" if len(stuck) > 1 else ""
+    evidence.now.index, evidence.now.time_us = steps, time_us
+    why = evidence.requests[request].waits
+    last = f"; last {why}" if why else ""
+    message = f"{request}{others}: no token in 200 steps, and nothing left to arrive{last}"
+    evidence.shape("I14", "liveness", request, None, None, message)

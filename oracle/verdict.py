@@ -1,0 +1,47 @@
+"""The words of a verdict: what a slot really holds, where it is not what it should be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from oracle.slots import Content
+from oracle.states import Family
+from sim.tokens import Tokens
+
+TokensOf = Callable[[str], Tokens | None]
+"""The tokens of a request; None where nobody has heard of it."""
+
+
+class Verdict(NamedTuple):
+    """What a slot holds."""
+
+    held: int | None
+    """The offset, or how many tokens went into it."""
+    name: str
+    words: str
+
+
+def judge(family: Family, content: Content | None, request: str, tokens_of: TokensOf) -> Verdict:
+    """What a slot holds that should hold a state of this request."""
+    if content is None:
+        return Verdict(None, "never written", "was never written")
+    if content.state is None:
+        return Verdict(None, "unknown", "holds a state made from a slot that was never written")
+    held = content.absorbed
+    if family.equal(content.state, family.zero()):
+        return Verdict(0, "zero", "holds a zero state")
+    offset = _offset(family, content.state, tokens_of(request))
+    if offset is not None:
+        return Verdict(offset, "wrong offset", f"holds state@{offset}")
+    if content.ancestor is not None:
+        return Verdict(held, "tainted", f"holds {held} tokens counted from a wrong state")
+    offset = _offset(family, content.state, tokens_of(content.origin))
+    if offset is not None:
+        return Verdict(offset, "foreign", f"holds state@{offset} of request {content.origin}")
+    return Verdict(held, "unknown", f"holds {held} tokens of no known prefix")
+
+
+def _offset(family: Family, state: Any, tokens: Tokens | None) -> int | None:
+    """The offset at which this is the stream's state."""
+    return None if tokens is None else family.find(state, tokens)
