@@ -431,12 +431,15 @@ class Scheduler:
             pooled = hit
             if not connector:
                 hit, external = self.cache.offload.offloaded(request, hit)
+            told = hit.tokens, external
             arrives = not (request.load_error and external and not request.started)
             if not arrives and not self.rules.load_failure.ignored:
                 arrives, failed = True, hit.tokens + external
                 hit, external = pooled, 0
                 if self.rules.load_failure.retries and not connector:
                     hit, external = self.cache.offload.offloaded(request, pooled, failed)
+                if not self.rules.load_failure.reports_first:
+                    told = hit.tokens, external
                 connector = False
             start = hit.tokens + external
             count, stop = request.num_tokens - start, ""
@@ -478,18 +481,20 @@ class Scheduler:
                 place += 1
                 continue
             del self.waiting[place]
-            self._admit(request, hit, external, connector, arrives)
+            self._admit(request, hit, external, connector, arrives, told)
             self._encode(request)
             limit -= count
             self.observer.chunk(request.id, start, start + count, drafted, stop, 0, ())
             rows.append(Row(request, start, start + count, placeholders(min(drafted, count - 1)), drafted))
 
-    def _admit(self, request: Request, hit: Hit, external: int, connector: bool, arrives: bool) -> None:
+    def _admit(
+        self, request: Request, hit: Hit, external: int, connector: bool, arrives: bool, told: tuple[int, int]
+    ) -> None:
         """From waiting to running; ``external`` tokens come from a connector, or from the tier below the pool.
 
-        ``arrives``: whether their states really do.
+        ``arrives``: whether their states really do. ``told``: what is reported, of hit and of external tokens.
         """
-        self.observer.admit(request.id, hit.tokens, external, request.started)
+        self.observer.admit(request.id, *told, request.started)
         start = hit.tokens + external
         for group in self.options.recurrent:
             column = (start - 1) // self.options.groups[group].block_size
