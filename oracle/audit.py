@@ -446,9 +446,11 @@ class Auditor(Observer):
 
     def _is_torn(self, hash: bytes, claim: Claimed, slot: int, content: Content) -> bool:
         """I13: where the matrix is right, the window of the convolution is too."""
-        if self.lockstep is None or claim.request not in self.requests:
+        if self.lockstep is None:
             return False
-        window = self.lockstep.window(self.requests[claim.request].tokens, claim.offset)
+        seen = self.requests.get(claim.request)
+        tokens = self._past[claim.request]() if seen is None else seen.tokens
+        window = self.lockstep.window(tokens, claim.offset)
         if self.lockstep.held(slot) == window:
             return False
         if (hash, slot) not in self._torn:
