@@ -107,7 +107,7 @@ class Auditor(Observer):
 
     def admit(self, request: str, hit: int, external: int, resumed: bool) -> None:
         seen = self.requests[request]
-        seen.hit, seen.external, seen.fresh, seen.misled = hit, external, True, False
+        seen.hit, seen.external, seen.fresh, seen.misled, seen.brought = hit, external, True, False, False
         seen.unread = frozenset(self.recurrent)
         seen.next, seen.since = hit + external, self.now.index
         self.acceptance.forget(request, self.recurrent)
@@ -120,7 +120,8 @@ class Auditor(Observer):
             self.slots.put(NULL, Content(self.family.zero(), 0, Write(self.now.index, "", 0, 0, "null"), ""))
 
     def restore(self, request: str, group: int, slot: int, column: int, offset: int, group_hits: Sequence[int]) -> None:
-        self.requests[request].next = offset
+        seen = self.requests[request]
+        seen.next, seen.brought = offset, True
         check_agreement(self.evidence, self.claims, request, group, slot, column, offset, group_hits)
         self.lineage.read(slot, request)
         self.custody.restore(request, group, slot, offset)
@@ -134,6 +135,7 @@ class Auditor(Observer):
     def load(self, request: str, group: int, key: str, slot: int, offset: int) -> None:
         write = Write(self.now.index, request, 0, offset, "load")
         self.custody.load(request, group, slot)
+        self.requests[request].brought = True
         if (group, key) not in self._tier:
             # A connector's, of which nothing is known but what it says.
             state = self.family.state_at(self.requests[request].tokens, offset)

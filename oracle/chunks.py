@@ -15,6 +15,9 @@ def check_start(evidence: Evidence, request: str, seen: Seen, start: int) -> Non
     if seen.fresh and start != told:
         message = f"{request} was told {told} hit tokens, skips {start}"
         evidence.shape("I17", "honesty", request, told, start, message)
+        if not start and not seen.brought:
+            # It starts from nothing, whatever was said.
+            return
     if start != seen.next:
         word = "twice" if start < seen.next else "never"
         span = f"[{min(start, seen.next)}, {max(start, seen.next)})"

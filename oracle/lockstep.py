@@ -46,9 +46,8 @@ class Lockstep:
 
     def check_window(self, evidence: Evidence, hash: bytes, claim: Claimed, slot: int, content: Content) -> bool:
         """I13: where the matrix is right, the window of the convolution is too. Returns whether it is not."""
-        if claim.request not in evidence.requests:
-            return False
-        if self.held(slot) == self.window(evidence.requests[claim.request].tokens, claim.offset):
+        tokens = evidence.tokens(claim.request)
+        if tokens is None or self.held(slot) == self.window(tokens, claim.offset):
             return False
         if (hash, slot) not in self._torn:
             verdicts = evidence.counts.verdicts
@@ -88,12 +87,21 @@ class Lockstep:
             self._inputs[slot] = inputs
 
     def copy(self, source: int, target: int, shift: int) -> None:
-        """Copy the window of ``source``, shifted."""
+        """Copy the window of ``source`` (-1: of none), shifted; by a negative ``shift`` within its own slot."""
         inputs = self._inputs.get(source)
         if inputs is None:
             self._inputs.pop(target, None)
+        elif shift < 0:
+            self._inputs[target] = Inputs(self._overlapped(inputs, -shift), 0)
         else:
             self._inputs[target] = Inputs(inputs.window, inputs.ahead - shift)
+
+    def _overlapped(self, inputs: Inputs, shift: int) -> Window:
+        """The window after a shift in place that moves the last input first: each finds what the one before it left."""
+        window = list(inputs.shifted(shift)[-self.kept :])
+        for i in reversed(range(len(window) - shift)):
+            window[i] = window[i + shift]
+        return tuple(window)
 
     def erase(self, slots: Iterable[int]) -> None:
         """Attention wrote over these."""

@@ -49,6 +49,8 @@ class Seen:
     """The step that admitted or preempted it last; one before that may be in flight."""
     fresh: bool = False
     """Admitted, and no chunk told since."""
+    brought: bool = False
+    """Whether a state was restored or loaded for it since."""
     unread: frozenset[int] = frozenset()
     """Groups of which it has read no state since it was admitted."""
     seeds: dict[int, tuple[int, int]] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sim.engine.checkpoint import Checkpoint
 from sim.engine.kernel import EVERY_BOUNDARY, Kernel, Left, Span
-from sim.engine.memory import BatchRows, Memory
+from sim.engine.memory import TAPS, BatchRows, Memory
 from sim.engine.rules import Seed
 from sim.events import Group, Observer
 from sim.rows import Rows
@@ -73,6 +73,8 @@ class Worker:
         self.kernel = kernel
         self.mamba_chunk_size = mamba_chunk_size
         self.rows = BatchRows()
+        self._source: dict[tuple[str, int], int] = {}
+        """The slots from which requests are started in this step."""
 
     def before(self, step: int, rows: list[Row], copies: list[CopyOnWrite], given: list[list[int]]) -> None:
         """Copies, then what attention was given, then the forward pass."""
@@ -81,6 +83,7 @@ class Worker:
         self.copy_on_write(copies)
         for row in rows:
             self.table.enter(row.request)
+        self._source.clear()
         for row in rows:
             self._pre_copy(step, row)
         for group in self.attention:
@@ -137,6 +140,7 @@ class Worker:
             return
         slot = self.table.slot(request, group, source)
         self.observer.seed(request.id, group, source, self.table.widths[group], slot)
+        self._source[request.id, group] = slot
         into = request.pages[group][target]
         if source != target and slot != into:
             self.observer.copy(request.id, group, "pre", slot, into, slot, 0)
@@ -170,10 +174,30 @@ class Worker:
                 exported = self._exported(row, request, group, block)
                 if exported is not None:
                     writes.insert(0, exported)
+                ahead = self._ahead(row, group, block)
+                if ahead:
+                    writes.insert(0, (row.end, ahead))
             if self.memory.own_column:
                 # Kernels leave the null block alone.
                 writes = [write for write in writes if write[1]]
             tell(request.id, group, row.start, row.end, row.drafts, read, writes, 0)
+            self._misplace_inputs(row, group, pages[column])
+
+    def _ahead(self, row: Row, group: int, block: int) -> int:
+        """The slot into which a prefill that ends with a block writes the last of its drafter's states: that of the
+        first column behind those that it has."""
+        column = row.end // block + self.num_drafts
+        if not self.memory.writes_ahead or not self.num_drafts or row.end % block:
+            return 0
+        return max(self.table.slot(row.request, group, column), 0)
+
+    def _misplace_inputs(self, row: Row, group: int, slot: int) -> None:
+        """The inputs of a chunk below the convolution's window go into the slot from which its request was started."""
+        source = self._source.get((row.request.id, group), 0)
+        if self.memory.owns_inputs or row.end - row.start >= TAPS - 1 or source in (0, slot):
+            return
+        for target, inputs in ((source, slot), (slot, -1)):
+            self.observer.copy(row.request.id, group, "cow", target, target, inputs, 0)
 
     def _forward_all(self, rows: list[Row], group: int, block: int) -> None:
         """``all`` mode: no copies. A prefill row leaves states in the columns of the boundaries that it passes, as the
@@ -266,6 +290,8 @@ class Worker:
         """Copy the state after ``bias`` drafts; the convolution's inputs are those of the running column, shifted."""
         shift = bias if self.memory.shifts_inputs else 0
         source, inputs = _at(pages, running + bias), _at(pages, running)
+        if not self.memory.buffers_shifts and inputs == to:
+            shift = -shift
         self.observer.copy(request, group, kind, source, to, inputs, shift)
 
     def run(self, request: Request, start: int, last: Row, steps: int) -> None:

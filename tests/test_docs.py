@@ -488,11 +488,37 @@ def test_an_invariant_is_checked_where_and_tripped_by_what_is_said(row: list[str
         module = importlib.import_module(file.removesuffix(".py").replace("/", "."))
         assert callable(attrgetter(function)(module))
     if name == "I4":
+        # A measure: both sides say what is null, and what the same prompt and a longer one hit.
+        tripped, right = expectations(trips), expectations(clean)
+        assert tripped[0]["null_boundaries"] > right[0]["null_boundaries"]
+        hits = [
+            {key: sum(e["hits"][key] for e in found[1:]) for key in ("again", "longer")} for found in (tripped, right)
+        ]
+        assert hits[0]["again"] < hits[1]["again"]
+        assert hits[0]["longer"] == hits[1]["longer"]
         return
     if code(trips):
         found = findings(trips)
         assert {f.severity for f in found if f.invariant == name} == {severity}
+        assert name in {named for expect in expectations(trips) for named in invariants_of(expect)}
     assert all(f.invariant != name for f in findings(clean))
+
+
+def expectations(cell: str) -> list[Any]:
+    """What the variant of such a cell expects: in all, then of each case."""
+    (file,) = code(cell)
+    variant = re.search(r"\((.*)\)$", cell)
+    assert variant is not None
+    (expect,) = {id(e): e for r in load(ROOT / file).expanded if r.variant == variant[1] and (e := r.expect)}.values()
+    return [expect, *(expect.get("cases") or {}).values()]
+
+
+def invariants_of(expect: Any) -> set[str]:
+    """Invariants that it says are broken."""
+    wanted = expect.get("findings") or ()
+    entries = wanted["contains"] if isinstance(wanted, dict) else wanted
+    counted = {name for name, number in (expect.get("invariants") or {}).items() if number}
+    return counted | {entry["invariant"] for entry in entries if entry.get("invariant")}
 
 
 def findings(cell: str) -> tuple[Any, ...]:

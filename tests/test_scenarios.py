@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
+import re
+from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sim.errors import MissingError
-from sim.expect import compare
+from sim.expect import MEASURED, PLAIN, STRUCTURED, compare, finding_facts
 from sim.replay import replay
+from sim.result import Outcome
 from sim.scenario import load
+from sim.scenario_models import Expectation
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = sorted(path for folder in ("seeds", "field") for path in (ROOT / "scenarios" / folder).glob("*.yaml"))
+ALIKE = "# Alike on purpose: "
+"""Comment lines that begin so name variants that come to the same: ``one = other = another``, more after ``;``."""
+
+
+def expectable(outcome: Outcome) -> dict[str, Any]:
+    """All that an expectation can say of an outcome."""
+    numbers = set(Expectation.model_fields) - set(STRUCTURED) - set(PLAIN) - set(MEASURED)
+    facts = {key: getattr(outcome, key) for key in (*sorted(numbers), *PLAIN, "ends", "hits", "loads")}
+    if outcome.states is not None:
+        facts |= {key: getattr(outcome, key) for key in MEASURED}
+    facts["findings"] = sorted(map(repr, map(finding_facts, outcome.findings)))
+    facts["cases"] = {name: expectable(case) for name, case in outcome.cases.items()}
+    return facts
+
+
+def alike(file: Path) -> list[set[str]]:
+    """Variants that a file says to come to the same."""
+    lines = [line.strip() for line in file.read_text().splitlines()]
+    named = [line.removeprefix(ALIKE) for line in lines if line.startswith(ALIKE)]
+    return [{name.strip() for name in part.split(" = ")} for line in named for part in re.split(r";", line)]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -23,11 +48,14 @@ def test_a_scenario_is_as_expected_and_its_expectations_tell_its_variants_apart(
     except MissingError as error:
         pytest.skip(str(error))
     assert result.failures == ()
+    facts = {name: expectable(outcome) for name, outcome in result.variants.items()}
+    named = alike(file)
+    assert set().union(*named) <= set(facts), "alike on purpose: no such variant"
     expected = {run.variant: run.expect for run in scenario.expanded if run.expect is not None}
-    if len(expected) < 2:
-        return
-    for name, wanted in expected.items():
-        own = result.variants[name]
-        # What is decided and found alike on purpose (a control) cannot be told apart.
-        others = [o for o in result.variants.values() if (o.digest, len(o.findings)) != (own.digest, len(own.findings))]
-        assert not others or any(compare(wanted, o) for o in others), f"{name}: what it expects holds for every variant"
+    for one, other in permutations(expected, 2):
+        if facts[one] == facts[other]:
+            assert any({one, other} <= names for names in named), f"{one} and {other} come to the same"
+        else:
+            assert compare(expected[one], result.variants[other]), f"what {one} expects holds for {other}"
+    for names in named:
+        assert len({repr(facts[name]) for name in sorted(names)}) == 1, f"not alike: {sorted(names)}"

@@ -11,9 +11,15 @@ class Admission:
 
     rejects: bool
     """Whether it is refused for good, with a reason, or waits for ever."""
+    piecemeal: bool = False
+    """Whether a refusal for want of blocks comes when some were taken, which then are nobody's (SGLang 36770)."""
 
 
-ADMISSIONS: dict[str, object] = {"wait": Admission(rejects=False), "reject": Admission(rejects=True)}
+ADMISSIONS: dict[str, object] = {
+    "wait": Admission(rejects=False),
+    "reject": Admission(rejects=True),
+    "piecemeal": Admission(rejects=False, piecemeal=True),
+}
 """vLLM to 0.33 waits (issues 52520, 52530)."""
 
 

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+TAPS = 4
+"""Inputs that a short convolution reads, in the models that are served; a slot keeps the last three."""
+
 Count = Callable[[int, int], int]
 """(tokens that a verification kept, K) -> the count that the worker applies."""
 
@@ -58,6 +61,15 @@ class Memory:
     """Whether ``all`` mode leaves the boundaries of prefills that run beside decodes."""
     own_column: bool = True
     """Whether a row works in the column where it ends, or in the first one of its table, be that the null block."""
+    buffers_shifts: bool = True
+    """Whether a shift of the convolution's inputs within one slot goes through a buffer, or input by input, the last
+    first, so that what overlaps is read after it was written over."""
+    owns_inputs: bool = True
+    """Whether a chunk too short to fill the convolution's window leaves its inputs in its own slot, or in the one from
+    which its request was started."""
+    writes_ahead: bool = False
+    """Whether a prefill that ends with a block writes for its drafter into the first column that it does not have,
+    whatever an earlier request left there."""
     zeroes: bool = True
     """Whether a request that starts from nothing reads a zero state, or whatever its slot holds."""
 
@@ -85,6 +97,9 @@ MEMORIES: dict[str, object] = {
     "untracked-in-mixed": Memory(tracks_mixed=False),
     "first-column": Memory(own_column=False),
     "unzeroed": Memory(zeroes=False),
+    "shifted-in-place": Memory(buffers_shifts=False),
+    "short-chunk-into-source": Memory(owns_inputs=False),
+    "stale-look-ahead": Memory(writes_ahead=True),
 }
 
 

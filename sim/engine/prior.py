@@ -24,6 +24,8 @@ class Prior:
     """Whether it is a connector that does."""
     arrives: bool
     """Whether their states really come."""
+    told: tuple[int, int]
+    """What is reported: tokens of a hit, and of what is brought."""
 
     @property
     def tokens(self) -> int:
@@ -39,10 +41,12 @@ def find(request: Request, cache: KVCache, failure: LoadFailure) -> Prior:
     hit = pooled
     if not connector:
         hit, external = cache.offload.offloaded(request, pooled)
+    told = hit.tokens, external
     arrives = not (request.load_error and external and not request.started)
     if arrives or failure.ignored:
-        return Prior(hit, external, connector, arrives)
+        return Prior(hit, external, connector, arrives, told)
     failed = hit.tokens + external
+    hit, external = pooled, 0
     if failure.retries and not connector:
-        return Prior(*cache.offload.offloaded(request, pooled, failed), False, True)
-    return Prior(pooled, 0, False, True)
+        hit, external = cache.offload.offloaded(request, pooled, failed)
+    return Prior(hit, external, False, True, told if failure.reports_first else (hit.tokens, external))

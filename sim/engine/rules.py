@@ -116,6 +116,8 @@ class LoadFailure:
     """Whether it goes on as if they had, and its blocks are published (SGLang 30986)."""
     retries: bool = False
     """Whether it takes the longest shorter prefix of which the tier has all groups, or computes it all (vLLM 50388)."""
+    reports_first: bool = False
+    """Whether the tokens that it skips are counted when the load is asked for, and not again when it has failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +242,7 @@ RULES: dict[str, dict[str, object]] = {
         "recompute": LoadFailure(),
         "shorter-prefix": LoadFailure(retries=True),
         "ignored": LoadFailure(ignored=True),
+        "reported-first": LoadFailure(reports_first=True),
     },
     "admission": ADMISSIONS,
     "blocked": BLOCKED,

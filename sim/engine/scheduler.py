@@ -392,7 +392,7 @@ class Scheduler:
 
     def _admit(self, request: Request, prior: Prior) -> None:
         """From waiting to running."""
-        self.observer.admit(request.id, prior.hit.tokens, prior.external, request.started)
+        self.observer.admit(request.id, *prior.told, request.started)
         start = prior.tokens
         for group in self.options.recurrent:
             column = (start - 1) // self.options.groups[group].block_size

@@ -697,6 +697,14 @@ def test_i17_reported_hits_are_the_tokens_skipped() -> None:
         assert all(f.severity == "honesty" and (f.claimed, f.held) == (hit, 16) for f in story.findings)
 
 
+def test_i17_a_request_that_starts_from_nothing_runs_no_token_twice_whatever_was_reported() -> None:
+    story = clean()
+    story.arrive("b", seed=1)
+    story.step(lambda: story.auditor.admit("b", 0, 16, False), story.run("b", 0, 16, -1, (16, 9)))
+    (found,) = story.findings
+    assert (found.invariant, found.claimed, found.held) == ("I17", 16, 0)
+
+
 # I10 and I12: what is read.
 
 

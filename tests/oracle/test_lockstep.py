@@ -85,3 +85,19 @@ def test_a_state_on_the_way_of_a_row_has_its_own_inputs() -> None:
     steps.load(7, TOKENS, 15)
     steps.advance(TOKENS, 15, 40, (), 7, 0, [(16, 8), (32, 9), (40, 7)], False)
     assert (steps.held(8), steps.held(9), steps.held(7)) == (true(16), true(32), true(40))
+
+
+@given(shift=st.integers(1, 5), drafts=st.integers(5, 7))
+def test_a_shift_in_place_that_overlaps_leaves_no_window_and_one_that_does_not_is_right(
+    shift: int, drafts: int
+) -> None:
+    steps = Lockstep(TAPS)
+    steps.load(7, TOKENS, 20)
+    ids, writes = TOKENS.ids[21 : 21 + drafts].tolist(), [(21 + j, 7 + j) for j in range(drafts + 1)]
+    steps.advance(TOKENS, 20, 21 + drafts, ids, 7, 0, writes, True)
+    steps.copy(7, 7, -shift)
+    assert (steps.held(7) == true(21 + shift)) == (shift >= TAPS - 1)
+    # The last inputs come from where nothing was written yet.
+    held, own = steps.held(7), min(shift, TAPS - 1)
+    assert held is not None
+    assert held[-own:] == true(21 + shift)[-own:]
