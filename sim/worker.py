@@ -174,27 +174,27 @@ class Worker:
                 exported = self._exported(row, request, group, block)
                 if exported is not None:
                     writes.insert(0, exported)
-                ahead = self._ahead(row, group, block)
-                if ahead:
+                if self.memory.writes_ahead and (ahead := self._ahead(row, group, block)):
                     writes.insert(0, (row.end, ahead))
             if self.memory.own_column:
                 # Kernels leave the null block alone.
                 writes = [write for write in writes if write[1]]
             tell(request.id, group, row.start, row.end, row.drafts, read, writes, 0)
-            self._misplace_inputs(row, group, pages[column])
+            if not self.memory.owns_inputs:
+                self._misplace_inputs(row, group, pages[column])
 
     def _ahead(self, row: Row, group: int, block: int) -> int:
         """The slot into which a prefill that ends with a block writes the last of its drafter's states: that of the
         first column behind those that it has."""
         column = row.end // block + self.num_drafts
-        if not self.memory.writes_ahead or not self.num_drafts or row.end % block:
+        if not self.num_drafts or row.end % block:
             return 0
         return max(self.table.slot(row.request, group, column), 0)
 
     def _misplace_inputs(self, row: Row, group: int, slot: int) -> None:
         """The inputs of a chunk below the convolution's window go into the slot from which its request was started."""
         source = self._source.get((row.request.id, group), 0)
-        if self.memory.owns_inputs or row.end - row.start >= TAPS - 1 or source in (0, slot):
+        if row.end - row.start >= TAPS - 1 or source in (0, slot):
             return
         for target, inputs in ((source, slot), (slot, -1)):
             self.observer.copy(row.request.id, group, "cow", target, target, inputs, 0)

@@ -147,9 +147,9 @@ class KVCache:
             # The state that the connector brings has a block of its own, unless the chunk ends in the same one.
             needed += sum((total - 1) // m.block_size < (end - 1) // m.block_size for m in self.aligned)
         if needed + watermark > self.pool.num_free:
-            if self.rules.admission.piecemeal:
-                # As many as there were, of those that it wanted: nobody gives them back.
-                self.pool.take(min(needed, self.pool.num_free))
+            if self.rules.admission.piecemeal and needed > self.pool.num_free:
+                # It took what there was before it found too few; nobody gives them back.
+                self.pool.take(self.pool.num_free)
             return "watermark" if needed <= self.pool.num_free else "blocks"
         if external or any(hit.blocks):
             self._adopt(request, hit, external, total)
