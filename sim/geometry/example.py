@@ -26,8 +26,15 @@ def options(geometry: Geometry) -> Options:
 
 
 def complaints(geometry: Geometry) -> Iterator[str]:
-    """What the engine would refuse of it."""
+    """What the release, or its engine here, refuses of it."""
     from sim.scenario_checks import engine
+
+    budget = geometry.serving.max_num_batched_tokens
+    if geometry.mode == "align" and geometry.sizing.rejects_wide and geometry.block_size > budget:
+        yield (
+            f"--max-num-batched-tokens: found {budget}, allowed at least {geometry.block_size}, the block: "
+            f"{geometry.serving.preset} refuses to start"
+        )
 
     for location, text in engine(Engine.model_validate(_engine(geometry))):
         yield f"--{str(location[0]).replace('_', '-')}: {text}"

@@ -213,7 +213,8 @@ def _expanded(config: Fields) -> int:
 def _jamba(config: Fields) -> Layers:
     state = selective_scan(_expanded(config), config.size("mamba_d_state"), config.size("mamba_d_conv"))
     layers, period = config.size("num_hidden_layers"), config.size("attn_layer_period")
-    attending = sum(i % period == config.size("attn_layer_offset", least=0) for i in range(layers))
+    offset = config.size("attn_layer_offset", least=0)
+    attending = len(range(offset, layers, period)) if offset < period else 0
     return state, layers - attending, attending
 
 

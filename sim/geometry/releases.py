@@ -54,13 +54,13 @@ _0_26 = Sizing(
 )
 _0_27 = replace(_0_26, rejects_wide=False, widened=_0_26.widened | {"kimi-linear"}, latent_block=128)
 _0_28 = replace(_0_27, caches=True, prefers_all=False)
+_0_29 = replace(_0_28, retention=0)
 _0_32 = replace(
-    _0_28,
+    _0_29,
     all_mode=False,
-    widened=_0_28.widened | {"falcon-h1"},
+    widened=_0_29.widened | {"falcon-h1"},
     kda_dtypes=("float32", "bfloat16"),
     checkpointed=MAMBA2,
-    retention=0,
 )
 _0_33 = replace(_0_32, gdn_checkpoint=64)
 
@@ -68,7 +68,7 @@ SIZING = {
     "vllm-0.26.0": _0_26,
     "vllm-0.27.0": _0_27,
     "vllm-0.28.0": _0_28,
-    "vllm-0.29.0": _0_28,
+    "vllm-0.29.0": _0_29,
     "vllm-0.32.0": _0_32,
     "vllm-0.33.0": _0_33,
 }

@@ -114,6 +114,7 @@ def test_a_releases_own_functions_say_the_same(release: str) -> None:
             "page_bytes": ours.page_bytes,
             "pinned": pinned,
             "groups": [ours.attention_groups, ours.recurrent_groups],
+            "retention": ours.sizing.retention,
         }
         assert answer == expected, case
         compared += 1

@@ -1,4 +1,4 @@
-"""Asks a release's own functions for block sizes and bytes. Runs under the Python that has vLLM, with stand-ins for torch.
+"""Asks a release's own functions for block sizes and bytes. Runs under the Python that has vLLM, without torch.
 
     PYTHON vllm_geometry.py WORKER RELEASE_FOLDER < cases.json > answers.json
 
@@ -221,6 +221,7 @@ class Release:
             "page_bytes": padded.page_size_bytes,
             "pinned": padded.max_memory_usage_bytes(config) // padded.page_size_bytes,
             "groups": self.groups(case, model, config, padded),
+            "retention": getattr(cache, "prefix_cache_retention_interval", None),
         }
 
     def model(self, outer, inner, flags, supports_all):
