@@ -114,6 +114,10 @@ def derive(model: Model, serving: Serving) -> Geometry:
     conv_bytes, recurrent_bytes = conv * BYTES[conv_dtype], recurrent * BYTES[state_dtype]
     token = token_bytes(model.attention, kv_dtype, serving.tensor_parallel_size)
     granularity = _granularity(model, serving, row, mode)
+    block = granularity * -(-(conv_bytes + recurrent_bytes) // (granularity * token))
+    unit = serving.prefix_match_unit
+    if unit is not None and block % unit:
+        raise InputError(f"--prefix-match-unit: found {unit}, allowed a divisor of the block, which is {block}")
     per_group, attention, groups = _groups(model, serving)
     return Geometry(
         model=model,
@@ -126,7 +130,7 @@ def derive(model: Model, serving: Serving) -> Geometry:
         recurrent_bytes=recurrent_bytes,
         token_bytes=token,
         granularity=granularity,
-        block_size=granularity * -(-(conv_bytes + recurrent_bytes) // (granularity * token)),
+        block_size=block,
         layers_per_group=per_group,
         attention_groups=attention,
         recurrent_groups=groups,

@@ -10,7 +10,6 @@ from sim.engine.options import Options
 from sim.errors import InputError
 from sim.geometry.derive import Geometry
 from sim.scenario_models import SCHEMA, Engine
-from sim.schema import MAX_BLOCK_SIZE
 
 LAYERS = {"gated-delta": "gdn", "kda": "kda", "ssd": "mamba", "selective-scan": "mamba", "short-conv": "conv"}
 """Names of groups, by state family."""
@@ -22,7 +21,19 @@ BLOCKS = 4
 
 def options(geometry: Geometry) -> Options:
     """The engine's configuration with this geometry, which tells its grid, hash unit and shortest cacheable prompt."""
-    return Engine.model_validate(_engine(geometry)).options()
+    return _validated(geometry).options()
+
+
+def _validated(geometry: Geometry) -> Engine:
+    from pydantic import ValidationError
+
+    try:
+        return Engine.model_validate(_engine(geometry))
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)[0]
+        key = next((str(part) for part in reversed(wrong["loc"]) if isinstance(part, str)), "")
+        text = f"{wrong['msg'][0].lower()}{wrong['msg'][1:]}"
+        raise InputError(f"--{key.replace('_', '-')}: found {wrong['input']}, {text}") from None
 
 
 def complaints(geometry: Geometry) -> Iterator[str]:
@@ -36,14 +47,12 @@ def complaints(geometry: Geometry) -> Iterator[str]:
             f"{geometry.serving.preset} refuses to start"
         )
 
-    for location, text in engine(Engine.model_validate(_engine(geometry))):
+    for location, text in engine(_validated(geometry)):
         yield f"--{str(location[0]).replace('_', '-')}: {text}"
 
 
 def _engine(geometry: Geometry) -> dict[str, Any]:
     serving, drafts = geometry.serving, geometry.serving.num_speculative_tokens
-    if geometry.mamba_block_size > MAX_BLOCK_SIZE:
-        raise InputError(f"found a block of {geometry.mamba_block_size:,} tokens, allowed at most {MAX_BLOCK_SIZE:,}")
     engine: dict[str, Any] = {
         "preset": serving.preset,
         "max_num_batched_tokens": serving.max_num_batched_tokens,
@@ -92,7 +101,7 @@ def _groups(geometry: Geometry) -> Iterator[dict[str, Any]]:
         group = {
             "name": _numbered(LAYERS[geometry.model.state.family], i, geometry.recurrent_groups),
             "kind": "recurrent",
-            "block_size": geometry.mamba_block_size,
+            "block_size": geometry.block_size,
         }
         if geometry.mode == "all":
             group["mamba_cache_mode"] = "all"

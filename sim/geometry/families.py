@@ -95,7 +95,9 @@ def read(path: Path) -> Model:
         raise InputError(f"{path}: found no JSON ({error}), allowed a model's config.json") from error
     if not isinstance(values, dict):
         raise InputError(f"{path}: found {_shown(values)}, allowed a JSON object")
-    return model_of(values, str(path), path.parent.name or path.stem)
+    # a checkpoint's folder has the model's name
+    name = path.resolve().parent.name if path.stem == "config" else path.stem
+    return model_of(values, str(path), name)
 
 
 def model_of(values: Mapping[str, Any], where: str, name: str) -> Model:

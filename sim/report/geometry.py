@@ -85,20 +85,21 @@ def _title(geometry: Geometry) -> str:
 
 def _rows(geometry: Geometry, shortest: int, hash_unit: int) -> Iterator[tuple[str, str, str]]:
     g = geometry
-    conv = f"conv {g.conv_bytes:,} {g.conv_dtype}"
-    recurrent = f", recurrent {g.recurrent_bytes:,} {g.state_dtype}" if g.recurrent_bytes else ""
-    heads = "latent vector" if g.model.attention.latent else "keys and values"
-    yield "state bytes", f"{g.state_bytes:,}", f"{conv}{recurrent}"
-    yield "token bytes", f"{g.token_bytes:,}", f"{heads}, {g.kv_dtype}"
-    yield "block size", f"{g.block_size:,}", f"tokens: multiples of {g.granularity} until a page holds a state"
-    yield "page bytes", f"{g.page_bytes:,}", f"of which {g.padding:,} ({g.padding_percent:.2f} %) pad the state"
+    inputs = "latent vector" if g.model.attention.latent else "keys and values"
+    yield "conv bytes", f"{g.conv_bytes:,}", g.conv_dtype
+    if g.recurrent_bytes:
+        yield "recurrent bytes", f"{g.recurrent_bytes:,}", g.state_dtype
+    yield "state bytes", f"{g.state_bytes:,}", "both, of a layer on a rank"
+    yield "token bytes", f"{g.token_bytes:,}", f"{g.kv_dtype}, {inputs} of a layer on a rank"
+    yield "block size", f"{g.block_size:,}", f"tokens, the first multiple of {g.granularity} that fits"
+    yield "page bytes", f"{g.page_bytes:,}", f"{g.padding:,} ({g.padding_percent:.2f} %) pad the state"
     groups = f"{g.attention_groups} attention + {g.recurrent_groups} recurrent"
     yield "block bytes", f"{g.block_bytes:,}", f"{groups} groups of {plural(g.layers_per_group, 'layer')}"
     if g.mode == "none":
         yield "cached", "never", "prefix caching is off"
     else:
         yield "hash unit", f"{hash_unit:,}", "tokens"
-        yield "shortest prompt", f"{shortest:,}", "tokens, of which an exact repeat can be hit"
+        yield "shortest prompt", f"{shortest:,}", "tokens, of which an exact repeat can hit"
     blocks, longest = g.state_blocks(g.max_model_len), g.max_model_len
     upto = f", at {longest:,} tokens" if g.mode == "all" else ""
     yield "states pinned", f"{blocks * g.block_bytes:,}", f"bytes a request: {plural(blocks, 'block')}{upto}"

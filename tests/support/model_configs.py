@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
 
 QWEN3_NEXT: dict[str, Any] = {
     "model_type": "qwen3_next",
@@ -23,27 +27,7 @@ QWEN3_NEXT: dict[str, Any] = {
     "num_hidden_layers": 48,
     "num_key_value_heads": 2,
 }
-QWEN3_6: dict[str, Any] = {
-    "model_type": "qwen3_5",
-    "text_config": {
-        "model_type": "qwen3_5_text",
-        "dtype": "bfloat16",
-        "head_dim": 256,
-        "hidden_size": 5120,
-        "layer_types": (["linear_attention"] * 3 + ["full_attention"]) * 16,
-        "linear_conv_kernel_dim": 4,
-        "linear_key_head_dim": 128,
-        "linear_num_key_heads": 16,
-        "linear_num_value_heads": 48,
-        "linear_value_head_dim": 128,
-        "mamba_ssm_dtype": "float32",
-        "max_position_embeddings": 262144,
-        "mtp_num_hidden_layers": 1,
-        "num_attention_heads": 24,
-        "num_hidden_layers": 64,
-        "num_key_value_heads": 4,
-    },
-}
+QWEN3_6: dict[str, Any] = json.loads((ROOT / "docs" / "examples" / "qwen3.6-27b.json").read_text())
 NEMOTRON: dict[str, Any] = {
     "model_type": "nemotron_h",
     "torch_dtype": "bfloat16",

@@ -93,5 +93,3 @@ def test_what_no_scenario_can_say_is_refused(tmp_path: Path) -> None:
         written(tmp_path, "qwen3.6-27b", mamba_cache_mode="none")
     with pytest.raises(InputError, match=r"--scenario: found max_model_len 3,000, allowed above 3,145"):
         written(tmp_path, "qwen3.6-27b", max_model_len=3000)
-    with pytest.raises(InputError, match=r"--scenario: --groups: .* allowed a multiple of the hash unit 100"):
-        written(tmp_path, "qwen3.6-27b", prefix_match_unit=100)

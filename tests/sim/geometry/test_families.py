@@ -25,6 +25,7 @@ def parsed(values: dict[str, Any]) -> Any:
 def test_a_config_file_is_the_named_model(name: str, tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text(json.dumps(CONFIGS[name]))
+    assert read(file).name == tmp_path.name
     expected = NAMED[name]
     found = replace(read(file), name=name)
     # no family asks a KDA model for a draft module, and its config says that it has none
@@ -38,8 +39,8 @@ def test_every_family_has_a_config_here_and_a_model_type() -> None:
 def test_layers_are_counted_whichever_way_they_are_listed() -> None:
     qwen = config("qwen3.6-27b")
     inner = qwen["text_config"]
-    del inner["layer_types"]
-    inner["full_attention_interval"] = 4
+    del inner["full_attention_interval"]
+    inner["layer_types"] = (["linear_attention"] * 3 + ["full_attention"]) * 16
     assert parsed(qwen) == parsed(config("qwen3.6-27b"))
     nemotron = config("nemotron-nano-9b-v2")
     letters = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
