@@ -18,7 +18,9 @@ TOKENS = click.IntRange(1, 1 << 30)
 @click.command()
 @click.argument("config", required=False, type=EXISTING)
 @click.option("--model", "name", metavar="NAME", help="Instead of CONFIG: a model by name, qwen3.6-27b.")
-@click.option("--preset", default="vllm-0.27.0", show_default=True, help="The release whose rules hold.")
+@click.option(
+    "--preset", default="vllm-0.27.0", show_default=True, metavar="NAME", help="The release whose rules hold."
+)
 @click.option("--tensor-parallel-size", "--tp", default=1, metavar="N", help="Ranks of tensor parallelism.")
 @click.option("--dtype", default="auto", metavar="DTYPE", help="Of the weights: float32, bfloat16, float16.")
 @click.option("--kv-cache-dtype", "--kv-dtype", default="auto", metavar="DTYPE", help="fp8, bfloat16, nvfp4 and so on.")
