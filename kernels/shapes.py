@@ -61,37 +61,42 @@ class Shape:
         return self.recurrent_entries * BYTES[recurrent] + self.conv_entries * BYTES[conv]
 
 
-def _delta(family: str, key_heads: int, heads: int, dim: int, width: int = 4) -> Shape:
-    # the convolution runs over queries, keys and values
-    return Shape(family, 1, heads, key_heads, dim, dim, width, 2 * key_heads * dim + heads * dim)
+def delta(family: str, key_heads: int, heads: int, dim: int, width: int = 4, *, value_dim: int | None = None) -> Shape:
+    """One layer of the delta rule (``gated-delta``, ``kda``): the convolution runs over queries, keys and values."""
+    values = dim if value_dim is None else value_dim
+    return Shape(family, 1, heads, key_heads, dim, values, width, 2 * key_heads * dim + heads * values)
 
 
-def _ssd(heads: int, head_dim: int, columns: int, groups: int, width: int = 4) -> Shape:
-    # the convolution runs over x, B and C
+def ssd(heads: int, head_dim: int, columns: int, groups: int, width: int = 4) -> Shape:
+    """One layer of Mamba-2: the convolution runs over x, B and C."""
     return Shape("ssd", 1, heads, groups, head_dim, columns, width, heads * head_dim + 2 * groups * columns)
+
+
+def selective_scan(channels: int, columns: int, width: int = 4) -> Shape:
+    """One layer of Mamba-1: the convolution runs over the channels of the scan."""
+    return Shape("selective-scan", 1, 1, 1, channels, columns, width, channels)
+
+
+def short_conv(channels: int, width: int = 3) -> Shape:
+    """One layer that is a short convolution and no more."""
+    return Shape("short-conv", 1, 0, 0, 0, 0, width, channels)
 
 
 MODELS: dict[str, dict[str, Shape]] = {
     "ring": {"small": Shape("ring", 1, 2, 2, 16, 16, 0, 0)},
     "gated-delta": {
-        "small": _delta("gated-delta", 1, 2, 16),
-        "qwen3-next": _delta("gated-delta", 16, 32, 128),
-        "qwen3.6-27b": _delta("gated-delta", 16, 48, 128),
+        "small": delta("gated-delta", 1, 2, 16),
+        "qwen3-next": delta("gated-delta", 16, 32, 128),
+        "qwen3.6-27b": delta("gated-delta", 16, 48, 128),
     },
-    "kda": {"small": _delta("kda", 2, 2, 16), "kimi-linear": _delta("kda", 32, 32, 128)},
+    "kda": {"small": delta("kda", 2, 2, 16), "kimi-linear": delta("kda", 32, 32, 128)},
     "ssd": {
-        "small": _ssd(2, 16, 16, 1),
-        "nemotron-nano-9b-v2": _ssd(128, 80, 128, 8),
-        "falcon-h1": _ssd(24, 128, 256, 1),
+        "small": ssd(2, 16, 16, 1),
+        "nemotron-nano-9b-v2": ssd(128, 80, 128, 8),
+        "falcon-h1": ssd(24, 128, 256, 1),
     },
-    "selective-scan": {
-        "small": Shape("selective-scan", 1, 1, 1, 32, 16, 4, 32),
-        "jamba-v0.1": Shape("selective-scan", 1, 1, 1, 8192, 16, 4, 8192),
-    },
-    "short-conv": {
-        "small": Shape("short-conv", 1, 0, 0, 0, 0, 3, 32),
-        "lfm2-1.2b": Shape("short-conv", 1, 0, 0, 0, 0, 3, 2048),
-    },
+    "selective-scan": {"small": selective_scan(32, 16), "jamba-v0.1": selective_scan(8192, 16)},
+    "short-conv": {"small": short_conv(32), "lfm2-1.2b": short_conv(2048)},
 }
 """One layer of each preset, by family. Widths: the models' published configurations (falcon-h1 is the 7B)."""
 

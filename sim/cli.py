@@ -31,6 +31,7 @@ from sim.cli_options import (
 )
 from sim.errors import InputError, StateatError
 from sim.explain_cli import explain
+from sim.geometry_cli import geometry
 from sim.list_cli import list_scenarios, new
 from sim.replay_cli import replay
 
@@ -103,6 +104,7 @@ def _stop(number: int, _frame: object) -> None:
 main.add_command(replay)
 main.add_command(check)
 main.add_command(explain)
+main.add_command(geometry)
 main.add_command(list_scenarios)
 main.add_command(new)
 

@@ -26,6 +26,10 @@ from sim.engine.presets import PRESETS
 from sim.engine.rules import RULES
 from sim.engine.split import Chunk
 from sim.events import EVENTS
+from sim.geometry.families import FAMILIES, MODEL_TYPES
+from sim.geometry.named import NAMED
+from sim.geometry.releases import ALL_MODE, SIZING
+from sim.geometry_cli import geometry
 from sim.replay import audit, replay
 from sim.scenario import load
 from sim.scenario_models import INVARIANTS, MECHANISMS, File, Whole
@@ -428,6 +432,36 @@ def test_every_stop_and_every_field_of_a_chunk_is_documented() -> None:
     stops = {name for row in found["The split's stops"] for name in code(row[0])}
     assert names <= stops
     assert [name for row in found["A plug-in"] for name in code(row[0])] == [f.name for f in fields(Chunk)]
+
+
+def test_the_geometry_page_has_every_flag_model_and_release() -> None:
+    found = tables(DOCS / "geometry.md")
+    flags = [[*option.opts, *option.secondary_opts] for option in geometry.params if option.name != "config"]
+    assert [code(row[0]) for row in found["Flags"]] == flags
+    assert code(found["Flags"][0][1]) == list(NAMED)
+    kinds = {family: [kind for kind, of in MODEL_TYPES.items() if of == family] for family in FAMILIES}
+    assert {code(row[0])[0]: code(row[1]) for row in found["Models"]} == kinds
+    widened = {row[0].strip("`"): row[3] for row in found["Models"]}
+    for family, told in widened.items():
+        first = next((p for p, row in SIZING.items() if family in row.widened), None)
+        always = next(iter(SIZING))
+        assert told == ("never" if first is None else "always" if first == always else f"since {first[5:-2]}")
+        assert (found["Models"][list(widened).index(family)][4] == "yes") == (family in ALL_MODE)
+
+
+def test_the_geometry_page_tells_how_releases_differ() -> None:
+    rows = {row[0]: row[1:] for row in tables(DOCS / "geometry.md")["Releases"]}
+    told = list(zip(*rows.values(), strict=True))
+    assert len(told) == len(SIZING)
+    for (caches, mode, lcm, latent, gdn, kda, exported, wide), row in zip(told, SIZING.values(), strict=True):
+        assert caches == ("on" if row.caches else "off")
+        assert mode == ("`all`" if row.prefers_all else "`align`")
+        assert (lcm == "no such mode") != row.all_mode
+        assert int(latent) == max(16, row.latent_block)
+        assert int(gdn) == max(16, row.gdn_checkpoint)
+        assert tuple(kda.split(", ")) == row.kda_dtypes
+        assert ("Mamba-2" in exported, "GDN" in exported) == (bool(row.checkpointed), bool(row.gdn_checkpoint))
+        assert wide == ("refused" if row.rejects_wide else "runs")
 
 
 def test_every_event_is_documented_with_its_arguments() -> None:

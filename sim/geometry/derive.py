@@ -1,0 +1,255 @@
+"""The arithmetic: a model, a server's flags and a release's row give block sizes and bytes.
+
+Attention and recurrent layers share one pool of equal pages. So the attention block grows until its page holds one
+recurrent state, and the state's page is padded to match:
+
+    block = granularity * ceil(state bytes / (granularity * token bytes))     page = block * token bytes
+
+per layer and rank. All sizes are in bytes or tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import lcm
+
+from kernels.shapes import BYTES, Shape
+from sim.engine.options import LOOK_AHEAD_METHODS
+from sim.errors import InputError
+from sim.geometry.model import DTYPES, KV_DTYPES, Attention, Model, Serving
+from sim.geometry.releases import ALL_MODE, GDN, Sizing, sizing
+
+MOST_RANKS = 1024
+KV_BYTES = {**{name: BYTES[name] for name in DTYPES}, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1}
+"""Of one entry of a key or value; nvfp4 packs two, with a scale for each sixteen."""
+PADDED_LAYERS = 1.5
+"""Groups have as many layers as the larger kind where it has fewer than so many times the smaller one's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """What vLLM derives; a page is that of one layer on one rank, a block that of one group of layers."""
+
+    model: Model
+    serving: Serving
+    mode: str
+    """``none``, ``align`` or ``all``: the mode in force."""
+    kv_dtype: str
+    conv_dtype: str
+    state_dtype: str
+    conv_bytes: int
+    recurrent_bytes: int
+    token_bytes: int
+    granularity: int
+    """Tokens: what the block is a multiple of."""
+    block_size: int
+    """Tokens of an attention block; in ``align`` and ``all`` mode of a recurrent one too."""
+    layers_per_group: int
+    attention_groups: int
+    recurrent_groups: int
+    checkpoint_blocks: int
+    """Blocks of each recurrent group for a state that a chunk exports on its way."""
+
+    @property
+    def sizing(self) -> Sizing:
+        return sizing(self.serving.preset)
+
+    @property
+    def max_model_len(self) -> int:
+        return self.serving.max_model_len or self.model.max_model_len
+
+    @property
+    def mamba_block_size(self) -> int:
+        """Tokens of a recurrent block; without prefix caching one state serves a request of any length."""
+        return self.max_model_len if self.mode == "none" else self.block_size
+
+    @property
+    def state_bytes(self) -> int:
+        return self.conv_bytes + self.recurrent_bytes
+
+    @property
+    def page_bytes(self) -> int:
+        return self.block_size * self.token_bytes
+
+    @property
+    def padding(self) -> int:
+        """Bytes of a state's page that hold nothing."""
+        return self.page_bytes - self.state_bytes
+
+    @property
+    def padding_percent(self) -> float:
+        """Of the state's bytes, as vLLM's log has it."""
+        return 100 * self.padding / self.state_bytes
+
+    @property
+    def block_bytes(self) -> int:
+        """Of one block of the pool: a page for each layer of a group."""
+        return self.page_bytes * self.layers_per_group
+
+    @property
+    def drops(self) -> bool:
+        """Whether the drafter looks ahead, so that a hit gives something up."""
+        return self.serving.num_speculative_tokens > 0 and self.serving.speculative_method in LOOK_AHEAD_METHODS
+
+    def state_blocks(self, tokens: int) -> int:
+        """Recurrent blocks that a request of so many tokens pins (``MambaSpec.max_memory_usage_bytes``)."""
+        most = {"none": 1, "align": 2 + self.checkpoint_blocks, "all": -(-tokens // self.block_size)}[self.mode]
+        return self.recurrent_groups * (most + self.serving.num_speculative_tokens)
+
+    def attention_blocks(self, tokens: int) -> int:
+        """Attention blocks that a request of so many tokens pins."""
+        return self.attention_groups * -(-tokens // self.block_size)
+
+
+def derive(model: Model, serving: Serving) -> Geometry:
+    """The geometry. Raises InputError, which names the flag, for what vLLM refuses and what is not known here."""
+    row = sizing(serving.preset)
+    _check_ranks(model, serving.tensor_parallel_size)
+    mode = _mode(model, serving, row)
+    dtype = model.dtype if serving.dtype == "auto" else serving.dtype
+    conv_dtype = dtype if serving.mamba_cache_dtype == "auto" else serving.mamba_cache_dtype
+    state_dtype = _state_dtype(model, serving, row, conv_dtype)
+    kv_dtype = next(name for name in (serving.kv_cache_dtype, model.kv_dtype, dtype) if name != "auto")
+    conv, recurrent = _state_bytes(model, serving, row)
+    conv_bytes, recurrent_bytes = conv * BYTES[conv_dtype], recurrent * BYTES[state_dtype]
+    token = token_bytes(model.attention, kv_dtype, serving.tensor_parallel_size)
+    granularity = _granularity(model, serving, row, mode)
+    block = granularity * -(-(conv_bytes + recurrent_bytes) // (granularity * token))
+    unit = serving.prefix_match_unit
+    if unit is not None and block % unit:
+        raise InputError(f"--prefix-match-unit: found {unit}, allowed a divisor of the block, which is {block}")
+    per_group, attention, groups = _groups(model, serving)
+    return Geometry(
+        model=model,
+        serving=serving,
+        mode=mode,
+        kv_dtype=kv_dtype,
+        conv_dtype=conv_dtype,
+        state_dtype=state_dtype,
+        conv_bytes=conv_bytes,
+        recurrent_bytes=recurrent_bytes,
+        token_bytes=token,
+        granularity=granularity,
+        block_size=block,
+        layers_per_group=per_group,
+        attention_groups=attention,
+        recurrent_groups=groups,
+        checkpoint_blocks=int(mode == "align" and _exports(model, serving, row)),
+    )
+
+
+def fits(model: Model, ranks: int) -> bool:
+    """Whether a model can be split over so many ranks: KV heads are repeated where there are fewer, others never."""
+    s, a = model.state, model.attention
+    shares = [a.heads]
+    if s.family == "selective-scan":
+        shares.append(s.rows)
+    elif s.family == "short-conv":
+        shares.append(s.conv_channels)
+    else:
+        shares.append(s.heads)
+        # a single group of B and C is repeated
+        shares.append(ranks if s.family == "ssd" and s.key_heads == 1 else s.key_heads)
+    return all(share % ranks == 0 for share in shares) and (a.kv_heads % ranks == 0 or ranks % a.kv_heads == 0)
+
+
+def _check_ranks(model: Model, ranks: int) -> None:
+    if not 1 <= ranks <= MOST_RANKS or not fits(model, ranks):
+        allowed = [n for n in range(1, MOST_RANKS + 1) if fits(model, n)]
+        raise InputError(
+            f"--tensor-parallel-size: found {ranks}, allowed for {model.name} {', '.join(map(str, allowed))}: the "
+            "heads, the channels and the groups of its layers are split evenly, or KV heads repeated"
+        )
+
+
+def _mode(model: Model, serving: Serving, row: Sizing) -> str:
+    """The mode in force, as ``MambaModelConfig`` settles it; unless a flag says otherwise, prefix caching is on."""
+    asked = serving.mamba_cache_mode
+    if serving.enable_prefix_caching is False or (asked == "none" and serving.enable_prefix_caching is None):
+        return "none"
+    if asked == "all" and not row.all_mode:
+        raise InputError(f"--mamba-cache-mode: found 'all', allowed none, align: {serving.preset} has no such mode")
+    able = model.family in ALL_MODE
+    if asked == "all" or (asked in (None, "none") and row.prefers_all):
+        return "all" if able else "align"
+    return "align"
+
+
+def _state_dtype(model: Model, serving: Serving, row: Sizing, conv_dtype: str) -> str:
+    asked = serving.mamba_ssm_cache_dtype
+    if model.state.family == "kda":
+        if len(row.kda_dtypes) == 1 or asked == "auto":
+            return row.kda_dtypes[0]
+        if asked not in row.kda_dtypes:
+            raise InputError(
+                f"--mamba-ssm-cache-dtype: found {asked!r}, allowed auto, {', '.join(row.kda_dtypes)} for a KDA state"
+            )
+        return asked
+    return next(name for name in (asked, model.state_dtype, conv_dtype) if name != "auto")
+
+
+def _state_bytes(model: Model, serving: Serving, row: Sizing) -> tuple[int, int]:
+    """Entries of the conv and of the recurrent component, of one layer on one rank."""
+    s, ranks = model.state, serving.tensor_parallel_size
+    drafts = serving.num_speculative_tokens if model.family in row.widened else 0
+    inputs = s.conv_width - 1 + drafts
+    return inputs * _channels(s, ranks), s.recurrent_entries // ranks
+
+
+def _channels(s: Shape, ranks: int) -> int:
+    """Channels of the convolution on one rank; where there are fewer groups of B and C than ranks, each has its own."""
+    repeated = ranks - s.key_heads if s.family == "ssd" and s.key_heads % ranks else 0
+    return (s.conv_channels + 2 * repeated * s.columns) // ranks
+
+
+def token_bytes(attention: Attention, kv_dtype: str, ranks: int) -> int:
+    """Bytes of one token in one attention layer on one rank."""
+    if kv_dtype == "nvfp4":
+        if attention.latent:
+            raise InputError(
+                f"--kv-cache-dtype: found 'nvfp4', allowed {', '.join(n for n in KV_DTYPES if n != 'nvfp4')} with MLA"
+            )
+        entry = attention.head_dim // 2 + attention.head_dim // 16
+    else:
+        entry = attention.head_dim * KV_BYTES[kv_dtype]
+    return entry if attention.latent else 2 * max(1, attention.kv_heads // ranks) * entry
+
+
+def _granularity(model: Model, serving: Serving, row: Sizing, mode: str) -> int:
+    """Tokens that the block is a multiple of."""
+    # --block-size, or the backend's preference: vLLM's default of 16, or what its kernels want at least
+    unit = max(serving.attention_kernel_block, serving.block_size or 16)
+    if serving.block_size is not None and serving.block_size % serving.attention_kernel_block:
+        raise InputError(
+            f"--block-size: found {serving.block_size}, allowed a multiple of {serving.attention_kernel_block}, "
+            "which the attention kernel wants (--attention-kernel-block)"
+        )
+    if model.attention.latent:
+        unit = max(unit, row.latent_block)
+    if mode == "all":
+        return lcm(serving.mamba_block_size or model.chunk, unit)
+    if mode == "align" and row.gdn_checkpoint and _flashinfer(model, serving):
+        return lcm(unit, row.gdn_checkpoint)
+    return unit
+
+
+def _flashinfer(model: Model, serving: Serving) -> bool:
+    return model.family in GDN and serving.gdn_prefill_backend in ("auto", "flashinfer")
+
+
+def _exports(model: Model, serving: Serving, row: Sizing) -> bool:
+    """Whether the kernels can export a state inside a chunk."""
+    return model.family in row.checkpointed or (bool(row.gdn_checkpoint) and _flashinfer(model, serving))
+
+
+def _groups(model: Model, serving: Serving) -> tuple[int, int, int]:
+    """Layers of a group, attention groups and recurrent groups: as many layers in each, the last ones padded.
+
+    ``_get_kv_cache_groups_uniform_page_size``, without pipeline parallelism. The layers of the model's own draft
+    module count as attention.
+    """
+    drafted = serving.num_speculative_tokens > 0 and serving.speculative_method == "mtp"
+    attending = model.attention.layers + (model.mtp_layers if drafted else 0)
+    least, most = sorted((attending, model.recurrent_layers))
+    size = most if most < least * PADDED_LAYERS else least
+    return size, -(-attending // size), -(-model.recurrent_layers // size)

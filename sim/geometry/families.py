@@ -1,0 +1,261 @@
+"""A Hugging Face ``config.json`` as a model: which of its fields say what, family by family."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from kernels.shapes import Shape, delta, selective_scan, short_conv, ssd
+from sim.errors import InputError
+from sim.geometry.model import DTYPES, Attention, Model
+
+NESTED = ("text_config", "llm_config", "language_config")
+"""Where a multimodal model keeps its language model's fields."""
+LARGEST = 1 << 24
+"""Config files are small, and no width of a model is larger."""
+
+
+class Fields:
+    """The fields of a config file; raises InputError that names the file, the key, what was found and is allowed."""
+
+    def __init__(self, where: str, values: Mapping[str, Any]) -> None:
+        self.where = where
+        self.values = values
+
+    def fail(self, text: str) -> NoReturn:
+        raise InputError(f"{self.where}: {text}")
+
+    def has(self, key: str) -> bool:
+        return self.values.get(key) is not None
+
+    def size(self, key: str, default: int | None = None, least: int = 1) -> int:
+        """A whole number, at least ``least``."""
+        value = self.values.get(key)
+        if value is None and default is not None:
+            return default
+        if value is None:
+            self.fail(f"{key}: found nothing, allowed a whole number")
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= LARGEST:
+            self.fail(f"{key}: found {_shown(value)}, allowed a whole number from {least} to {LARGEST}")
+        return value
+
+    def names(self, key: str) -> list[str]:
+        """A list of layers' kinds, or a text with a letter for each."""
+        value = self.values[key]
+        if isinstance(value, str) or (isinstance(value, list) and all(isinstance(item, str) for item in value)):
+            return list(value)
+        self.fail(f"{key}: found {_shown(value)}, allowed a list of names")
+
+    def places(self, key: str) -> list[int]:
+        """A list of layers' numbers."""
+        value = self.values.get(key)
+        if isinstance(value, list) and all(isinstance(item, int) for item in value):
+            return value
+        self.fail(f"{key}: found {_shown(value)}, allowed a list of layer numbers")
+
+    def below(self, key: str) -> Fields:
+        """The fields of a mapping inside."""
+        value = self.values.get(key)
+        if not isinstance(value, dict):
+            self.fail(f"{key}: found {_shown(value)}, allowed a mapping")
+        return Fields(f"{self.where}: {key}", value)
+
+    def count(self, key: str, *kinds: str) -> int:
+        """How many layers of a list are of these kinds."""
+        return sum(name in kinds for name in self.names(key))
+
+    def dtype(self, key: str, default: str = "auto") -> str:
+        value = self.values.get(key)
+        if value is None:
+            return default
+        name = value.removeprefix("torch.") if isinstance(value, str) else value
+        if name not in ("auto", *DTYPES):
+            self.fail(f"{key}: found {_shown(value)}, allowed {', '.join(DTYPES)}")
+        return str(name)
+
+
+def _shown(value: Any) -> str:
+    text = "nothing" if value is None else json.dumps(value, default=str)
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
+def read(path: Path) -> Model:
+    """The model of a config file. Raises InputError with one message."""
+    try:
+        if path.stat().st_size > LARGEST:
+            raise InputError(
+                f"{path}: found {path.stat().st_size:,} bytes, allowed a config file (at most {LARGEST:,})"
+            )
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: found no JSON ({error}), allowed a model's config.json") from error
+    if not isinstance(values, dict):
+        raise InputError(f"{path}: found {_shown(values)}, allowed a JSON object")
+    # a checkpoint's folder has the model's name
+    name = path.resolve().parent.name if path.stem == "config" else path.stem
+    return model_of(values, str(path), name)
+
+
+def model_of(values: Mapping[str, Any], where: str, name: str) -> Model:
+    """The model that the fields of a config file describe. Raises InputError."""
+    outer = Fields(where, values)
+    config = outer
+    for key in NESTED:
+        if isinstance(values.get(key), dict):
+            config = outer.below(key)
+            break
+    kind = config.values.get("model_type") or values.get("model_type")
+    if not isinstance(kind, str) or kind not in MODEL_TYPES:
+        outer.fail(f"model_type: found {_shown(kind)}, allowed {', '.join(MODEL_TYPES)}")
+    family = MODEL_TYPES[kind]
+    state, recurrent, attending = FAMILIES[family](config)
+    if not recurrent or not attending:
+        which = "recurrent" if attending else "attention"
+        outer.fail(f"found no {which} layer, allowed a hybrid model: blocks grow where both share a pool")
+    weights = config.dtype("dtype", config.dtype("torch_dtype", outer.dtype("dtype", outer.dtype("torch_dtype"))))
+    return Model(
+        name=name,
+        family=family,
+        state=state,
+        recurrent_layers=recurrent,
+        attention=_attention(config, attending, family == "kimi-linear" and config.has("kv_lora_rank")),
+        max_model_len=config.size("max_position_embeddings", config.size("model_max_length", 1 << 17)),
+        # where a checkpoint is in float32, vLLM runs it in bfloat16 unless it is told otherwise
+        dtype="bfloat16" if weights in ("auto", "float32") else weights,
+        state_dtype=_state_dtype(config, family),
+        kv_dtype=_kv_dtype(outer.values.get("quantization_config") or config.values.get("quantization_config")),
+        chunk=config.size("mamba_chunk_size", config.size("chunk_size", 2048)),
+        mtp_layers=config.size("mtp_num_hidden_layers", config.size("num_nextn_predict_layers", 1, 0), 0),
+    )
+
+
+def _attention(config: Fields, layers: int, latent: bool) -> Attention:
+    heads = config.size("num_attention_heads")
+    if latent:
+        width = config.size("kv_lora_rank") + config.size("qk_rope_head_dim")
+        return Attention(layers, heads, 1, width, latent=True)
+    dim = config.size("head_dim") if config.has("head_dim") else config.size("hidden_size") // heads
+    return Attention(layers, heads, config.size("num_key_value_heads", heads), dim)
+
+
+def _state_dtype(config: Fields, family: str) -> str:
+    """Only these families' configs are asked; a Nemotron-H that says nothing is kept in float32."""
+    if family == "nemotron-h":
+        return config.dtype("mamba_ssm_cache_dtype", "float32")
+    return config.dtype("mamba_ssm_dtype") if family == "qwen3.5" else "auto"
+
+
+def _kv_dtype(quantization: Any) -> str:
+    """What a quantized checkpoint says of keys and values: ModelOpt's algorithm, compressed-tensors' scheme."""
+    if not isinstance(quantization, dict):
+        return "auto"
+    inner = quantization.get("quantization", quantization)
+    inner = inner if isinstance(inner, dict) else {}
+    names = ("kv_cache_scheme", "kv_cache_quant_algo")
+    found = next((part[name] for name in names for part in (inner, quantization) if part.get(name)), None)
+    if isinstance(found, dict):
+        bits = found.get("num_bits") if found.get("type") == "float" else None
+        return {8: "fp8", 4: "nvfp4"}.get(bits, "auto") if isinstance(bits, int) else "auto"
+    return {"fp8": "fp8", "nvfp4": "nvfp4"}.get(found.lower(), "auto") if isinstance(found, str) else "auto"
+
+
+Layers = tuple[Shape, int, int]
+"""One recurrent layer, how many there are, and how many attention layers."""
+
+
+def _gated_delta(config: Fields) -> Layers:
+    state = delta(
+        "gated-delta",
+        config.size("linear_num_key_heads"),
+        config.size("linear_num_value_heads"),
+        config.size("linear_key_head_dim"),
+        config.size("linear_conv_kernel_dim"),
+        value_dim=config.size("linear_value_head_dim"),
+    )
+    if config.has("layer_types"):
+        return state, config.count("layer_types", "linear_attention"), config.count("layer_types", "full_attention")
+    layers = config.size("num_hidden_layers")
+    attending = layers // config.size("full_attention_interval")
+    return state, layers - attending, attending
+
+
+def _nemotron_h(config: Fields) -> Layers:
+    state = ssd(
+        config.size("mamba_num_heads"),
+        config.size("mamba_head_dim"),
+        config.size("ssm_state_size"),
+        config.size("n_groups"),
+        config.size("conv_kernel"),
+    )
+    for key in ("hybrid_override_pattern", "layers_block_type"):
+        if config.has(key):
+            return state, config.count(key, "M", "mamba"), config.count(key, "*", "attention")
+    config.fail("hybrid_override_pattern: found nothing, allowed a letter for each layer (M mamba, * attention)")
+
+
+def _falcon_h1(config: Fields) -> Layers:
+    heads, columns = config.size("mamba_n_heads"), config.size("mamba_d_state")
+    wide = config.size("mamba_d_ssm") if config.has("mamba_d_ssm") else _expanded(config)
+    if wide != heads * config.size("mamba_d_head"):
+        config.fail(f"mamba_d_ssm: found {wide}, allowed mamba_n_heads * mamba_d_head")
+    state = ssd(heads, config.size("mamba_d_head"), columns, config.size("mamba_n_groups"), config.size("mamba_d_conv"))
+    # both in every layer, side by side
+    layers = config.size("num_hidden_layers")
+    return state, layers, layers
+
+
+def _expanded(config: Fields) -> int:
+    return config.size("mamba_expand") * config.size("hidden_size")
+
+
+def _jamba(config: Fields) -> Layers:
+    state = selective_scan(_expanded(config), config.size("mamba_d_state"), config.size("mamba_d_conv"))
+    layers, period = config.size("num_hidden_layers"), config.size("attn_layer_period")
+    offset = config.size("attn_layer_offset", least=0)
+    attending = len(range(offset, layers, period)) if offset < period else 0
+    return state, layers - attending, attending
+
+
+def _kimi_linear(config: Fields) -> Layers:
+    linear = config.below("linear_attn_config")
+    heads = linear.size("num_heads")
+    state = delta("kda", heads, heads, linear.size("head_dim"), linear.size("short_conv_kernel_size"))
+    return state, len(linear.places("kda_layers")), len(linear.places("full_attn_layers"))
+
+
+def _lfm2(config: Fields) -> Layers:
+    state = short_conv(config.size("conv_dim", config.size("hidden_size")), config.size("conv_L_cache"))
+    if config.has("layer_types"):
+        return state, config.count("layer_types", "conv"), config.count("layer_types", "full_attention")
+    attending = len(config.places("full_attn_idxs"))
+    return state, config.size("num_hidden_layers") - attending, attending
+
+
+FAMILIES: dict[str, Callable[[Fields], Layers]] = {
+    "qwen3-next": _gated_delta,
+    "qwen3.5": _gated_delta,
+    "nemotron-h": _nemotron_h,
+    "falcon-h1": _falcon_h1,
+    "jamba": _jamba,
+    "kimi-linear": _kimi_linear,
+    "lfm2": _lfm2,
+}
+
+MODEL_TYPES = {
+    "qwen3_next": "qwen3-next",
+    "qwen3_5": "qwen3.5",
+    "qwen3_5_text": "qwen3.5",
+    "qwen3_5_moe": "qwen3.5",
+    "qwen3_5_moe_text": "qwen3.5",
+    "nemotron_h": "nemotron-h",
+    "falcon_h1": "falcon-h1",
+    "jamba": "jamba",
+    "kimi_linear": "kimi-linear",
+    "lfm2": "lfm2",
+    "lfm2_moe": "lfm2",
+}
+"""The family of each ``model_type``; Qwen3.6 calls itself Qwen3.5."""

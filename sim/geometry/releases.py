@@ -1,0 +1,86 @@
+"""How the releases differ where they size blocks: one row each, read in their sources.
+
+``platforms/interface.py`` (``_align_hybrid_block_size``), ``layers/mamba/mamba_utils.py``, ``models/config.py`` and
+each model's ``get_mamba_state_shape_from_config``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sim.errors import InputError
+
+GDN = frozenset({"qwen3-next", "qwen3.5"})
+MAMBA2 = frozenset({"nemotron-h", "falcon-h1"})
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """What a release does, for a hybrid model."""
+
+    caches: bool
+    """Whether prefix caching is on unless a flag says otherwise."""
+    prefers_all: bool
+    """Whether prefix caching means ``all`` mode where the model can, unless a flag says otherwise."""
+    all_mode: bool
+    """Whether there is such a mode."""
+    rejects_wide: bool
+    """Whether it refuses a block above ``max_num_batched_tokens`` (``align`` mode)."""
+    widened: frozenset[str]
+    """The families whose convolution keeps K more inputs for K drafts."""
+    latent_block: int
+    """Blocks of MLA models are multiples of this."""
+    kda_dtypes: tuple[str, ...]
+    """What ``--mamba-ssm-cache-dtype`` may say of a KDA state; where it is one, it is not asked."""
+    checkpointed: frozenset[str]
+    """The families whose kernels can export a state inside a chunk (one more block of each group for a request)."""
+    gdn_checkpoint: int
+    """Blocks of a GDN model are multiples of this where FlashInfer runs its prefill (``align`` mode); 0: not asked."""
+    retention: int | None
+    """``prefix_cache_retention_interval`` unless a flag says otherwise."""
+
+
+_0_26 = Sizing(
+    caches=False,
+    prefers_all=True,
+    all_mode=True,
+    rejects_wide=True,
+    widened=GDN | {"nemotron-h"},
+    latent_block=1,
+    kda_dtypes=("float32",),
+    checkpointed=frozenset(),
+    gdn_checkpoint=0,
+    retention=None,
+)
+_0_27 = replace(_0_26, rejects_wide=False, widened=_0_26.widened | {"kimi-linear"}, latent_block=128)
+_0_28 = replace(_0_27, caches=True, prefers_all=False)
+_0_29 = replace(_0_28, retention=0)
+_0_32 = replace(
+    _0_29,
+    all_mode=False,
+    widened=_0_29.widened | {"falcon-h1"},
+    kda_dtypes=("float32", "bfloat16"),
+    checkpointed=MAMBA2,
+)
+_0_33 = replace(_0_32, gdn_checkpoint=64)
+
+SIZING = {
+    "vllm-0.26.0": _0_26,
+    "vllm-0.27.0": _0_27,
+    "vllm-0.28.0": _0_28,
+    "vllm-0.29.0": _0_29,
+    "vllm-0.32.0": _0_32,
+    "vllm-0.33.0": _0_33,
+}
+
+ALL_MODE = MAMBA2 | {"jamba"}
+"""The families that have ``all`` mode, in the releases that do."""
+
+
+def sizing(preset: str) -> Sizing:
+    """The row of a preset; InputError names the known ones."""
+    from sim.scenario_errors import choice
+
+    if preset not in SIZING:
+        raise InputError(f"--preset: {choice(preset, SIZING)}")
+    return SIZING[preset]

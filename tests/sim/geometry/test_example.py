@@ -1,0 +1,95 @@
+"""The scenario of a geometry runs, hits, is clean, and shows what the old gate poisons where there is something."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from sim.engine.presets import PRESETS
+from sim.errors import InputError
+from sim.geometry.derive import derive, fits
+from sim.geometry.example import options, scenario
+from sim.geometry.model import Serving
+from sim.geometry.named import NAMED, named
+from sim.replay import replay
+from sim.scenario import load
+
+
+def written(folder: Path, name: str, **flags: object) -> Path:
+    file = folder / "geometry.yaml"
+    file.write_text(scenario(derive(named(name), Serving(**flags)), "geometry"))  # type: ignore[arg-type]
+    return file
+
+
+@pytest.mark.parametrize("preset", list(PRESETS))
+@pytest.mark.parametrize("name", list(NAMED))
+def test_it_comes_to_what_it_expects(name: str, preset: str, tmp_path: Path) -> None:
+    for drafts in (0, 3):
+        scene = load(written(tmp_path, name, preset=preset, num_speculative_tokens=drafts))
+        result = replay(scene)
+        assert not result.failures
+        assert not result.unexpected
+        assert all(outcome.hit_tokens > 0 for outcome in result.variants.values())
+
+
+def test_the_old_gate_is_shown_where_it_poisons(tmp_path: Path) -> None:
+    def variants(**flags: object) -> list[str]:
+        return list(yaml.safe_load(written(tmp_path, "qwen3.6-27b", **flags).read_text())["variants"])
+
+    assert variants(num_speculative_tokens=3) == ["old gate", "fixed gate"]
+    assert variants(num_speculative_tokens=3, preset="vllm-0.33.0") == ["old gate", "fixed gate"]
+    assert variants() == ["vllm-0.27.0"]
+    assert variants(num_speculative_tokens=3, speculative_method="ngram") == ["vllm-0.27.0"]
+    assert variants(num_speculative_tokens=3, max_num_batched_tokens=900) == ["vllm-0.27.0"]
+
+
+@given(
+    st.sampled_from(list(NAMED.values())),
+    st.builds(
+        Serving,
+        preset=st.sampled_from(list(PRESETS)),
+        tensor_parallel_size=st.sampled_from((1, 2, 4)),
+        num_speculative_tokens=st.integers(0, 7),
+        speculative_method=st.sampled_from(("mtp", "eagle", "ngram")),
+        kv_cache_dtype=st.sampled_from(("auto", "fp8")),
+        mamba_cache_mode=st.sampled_from((None, "align")),
+        max_num_batched_tokens=st.sampled_from((256, 2048, 8192)),
+        block_size=st.sampled_from((None, 64)),
+    ),
+)
+@settings(max_examples=40)
+def test_any_geometry_runs_or_is_refused_by_flag(model: object, serving: Serving) -> None:
+    import tempfile
+
+    assume(fits(model, serving.tensor_parallel_size))  # type: ignore[arg-type]
+    found = derive(model, serving)  # type: ignore[arg-type]
+    try:
+        text = scenario(found, "geometry")
+    except InputError as error:
+        assert str(error).startswith("--scenario: --max-num-batched-tokens")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "geometry.yaml"
+        file.write_text(text)
+        result = replay(load(file))
+    assert not result.failures
+    assert not result.unexpected
+
+
+def test_the_engine_is_told_all_that_the_geometry_says() -> None:
+    found = options(derive(named("qwen3.6-27b"), Serving(preset="vllm-0.33.0", num_speculative_tokens=2)))
+    assert [group.block_size for group in found.groups] == [832] * 4
+    assert [group.eagle for group in found.groups] == [True, False, False, False]
+    assert (found.num_prefill_checkpoint_blocks, found.prefill_checkpoint_alignment) == (1, 832)
+    assert found.prefix_cache_retention_interval == 0
+
+
+def test_what_no_scenario_can_say_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"--scenario: nothing is cached without prefix caching"):
+        written(tmp_path, "qwen3.6-27b", mamba_cache_mode="none")
+    with pytest.raises(InputError, match=r"--scenario: found max_model_len 3,000, allowed above 3,145"):
+        written(tmp_path, "qwen3.6-27b", max_model_len=3000)
