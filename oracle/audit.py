@@ -222,8 +222,10 @@ class Auditor(Observer):
         # It was preempted behind the step of this row.
         if not stale:
             self.acceptance.check_count(self.evidence, request, group, read)
-            # A row leaves a state after each token, or one at its end that counts (and others on its way).
+            # A row leaves a state after each token, or one at its end that counts (and others on its way). In all mode
+            # no count leads on from a row of fewer drafts than K: the next one's column follows from what is computed.
             several = len(writes) == len(drafts) + 1 and writes[0][0] == known
+            several = several and (len(writes) == self.evidence.num_drafts + 1 or self.groups[group].aligned)
             self.acceptance.row(request, group, writes if several else writes[-1:], seen.kept if steps else 1)
         ancestor: int | None = None
         state: Any
