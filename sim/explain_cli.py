@@ -19,12 +19,12 @@ from sim.files import atomic, check_apart, check_writable, write_text
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from sim.chronicle import Story
     from sim.events import Finding
     from sim.remedy import Search, Value
     from sim.replay import Drift
     from sim.result import Outcome
     from sim.scenario import Run, Scenario
+    from sim.story import Story
 
 EXISTING = click.Path(path_type=Path)
 
@@ -215,8 +215,8 @@ def _simulated(scenario: Scenario, variants: Sequence[str]) -> dict[str, list[tu
 
 def _chosen(ran: Sequence[tuple[Run, Outcome]], limit: int) -> list[tuple[Run, Outcome, Story]]:
     """The findings of a variant that are told, over all its cases."""
-    from sim.chronicle import rank, roots
     from sim.replay import explain as followed
+    from sim.story import rank, roots
 
     found = [(rank(f), i, f) for i, (_, outcome) in enumerate(ran) for f in roots(outcome.findings)]
     stories: dict[tuple[int, int], Story] = {}
@@ -236,18 +236,19 @@ def _block(outcome: Outcome, story: Story) -> int:
 
 def _drift(story: Story, tokens: int) -> Drift | None:
     from sim.replay import drift
+    from sim.report.text import plural
 
     if story.subject is None:
         return None
-    click.echo(f"drift: {story.subject.request}, {story.subject.prompt.size:,} prompt tokens", err=True)
+    click.echo(f"drift: {story.subject.request}, {plural(story.subject.prompt.size, 'prompt token')}", err=True)
     return drift(story.subject, tokens)
 
 
 def _print_count(name: str, ran: Sequence[tuple[Run, Outcome]], told: int, console: Console) -> None:
     from rich.text import Text
 
-    from sim.chronicle import roots
     from sim.report.text import one_line, plural
+    from sim.story import roots
 
     count = sum(len(roots(outcome.findings)) for _, outcome in ran)
     cases = f" in {plural(len(ran), 'case')}" if len(ran) > 1 else ""
@@ -272,9 +273,9 @@ def _print(told: _Told, wanted: bool, console: Console) -> None:
         return
     from rich.text import Text
 
-    from sim.chronicle import TORN
     from sim.replay import LONGEST_DRIFT
     from sim.report.drift import print_drift, too_long
+    from sim.story import TORN
 
     console.print()
     if subject is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from sim.chronicle import roots
 from sim.engine.presets import PRESETS, table
 from sim.engine.rules import RULES
 from sim.engine.support import lacks
@@ -14,6 +13,7 @@ from sim.events import Finding
 from sim.replay import simulate
 from sim.result import Outcome
 from sim.scenario import Run
+from sim.story import roots
 
 MAX_CHUNKS = 200_000
 """All runs of a search together; a search that would take more stops there, and says so."""
