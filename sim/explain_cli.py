@@ -117,12 +117,12 @@ def explain(
             print_remedy(remedy, searches.complete(run), console)
             still.append((run, finding, remedy))
         for run, outcome, found in without:
+            hit_under = [searches.raising(run, outcome, miss) for miss in found[:findings]]
             print_heading(case_name(run.variant, run.case), found, console)
-            for miss in found[:findings]:
-                raised = searches.raising(run, outcome, miss)
+            for miss, under in zip(found, hit_under, strict=False):
                 print_miss(miss, console)
-                print_raised(raised, searches.complete(run), console)
-                missed.append((run, miss, raised))
+                print_raised(under, searches.complete(run), console)
+                missed.append((run, miss, under))
             print_more(len(found) - findings, console)
     if plot is not None:
         _plot(plot, told, scenario.title or scenario.name)
