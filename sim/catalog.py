@@ -1,14 +1,18 @@
-"""What scenario files there are, and what each says of itself: read from their heads, nothing is run."""
+"""What scenario files there are, and what each says of itself: they are read and checked, nothing is run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sim.errors import InputError
 
+if TYPE_CHECKING:
+    from sim.scenario import Scenario
+
+SUFFIXES = (".yaml", ".yml")
 REFUSED = "# expect:"
 """A scenario file with lines that start so must be refused, with a message that holds what follows."""
 
@@ -30,14 +34,14 @@ class Entry:
     """How many, crossed with the variants; 0: none."""
     refused: tuple[str, ...] = ()
     """What the message must hold with which the file is to be refused; empty for one that is to run."""
-    unreadable: str = ""
-    """What is wrong with a file that should run and cannot be read."""
+    wrong: str = ""
+    """Why a file that should run is refused, one problem a line."""
 
     @property
     def state(self) -> str:
         """What ``stateat check`` will look at."""
-        if self.unreadable:
-            return "unreadable"
+        if self.wrong:
+            return "refused"
         if self.refused:
             return "must be refused"
         if not self.expecting:
@@ -50,7 +54,7 @@ def scenario_files(paths: Sequence[Path]) -> list[Path]:
     files: list[Path] = []
     for path in paths:
         if path.is_dir():
-            found = sorted(p for p in path.rglob("*") if p.suffix in (".yaml", ".yml") and p.is_file())
+            found = sorted(p for p in path.rglob("*") if p.suffix in SUFFIXES and p.is_file())
             if not found:
                 raise InputError(f"{path}: no scenario files (*.yaml) in this folder")
             files += found
@@ -84,18 +88,32 @@ def chosen(found: Sequence[Entry], classes: Sequence[str], sources: Sequence[str
     ]
 
 
+def whole(file: Path) -> Scenario:
+    """A scenario with all that it refers to. Raises InputError for what is bad in it or there."""
+    from sim.scenario import load
+    from sim.workload.generate import arrivals
+
+    scenario = load(file)
+    for run in scenario.expanded:
+        arrivals(run)
+    return scenario
+
+
 def _entry(file: Path) -> Entry:
-    from sim.scenario_yaml import plain, read
+    from sim.workload.files import NotShared
 
     if not file.is_file():
         raise InputError(f"{file}: no such file")
     refused = tuple(refusal(file) or ())
-    data: Any = {}
-    unreadable = ""
+    wrong = ""
     try:
-        data = plain(read(file)[0])
+        data = _written(file) if refused else _said(whole(file))
+    except NotShared:
+        # Checked where the folder is.
+        data = _written(file)
     except InputError as error:
-        unreadable = "" if refused else str(error)
+        wrong, data = str(error), _written(file)
+    data = data if isinstance(data, Mapping) else {}
     variants = _mapping(data, "variants")
     names = tuple(map(str, variants)) or ("",)
     expecting = [str(name) for name, variant in variants.items() if _expects(variant)] or (
@@ -106,22 +124,37 @@ def _entry(file: Path) -> Entry:
         path=file.as_posix(),
         title=_text(data, "title"),
         source=_text(data, "source"),
-        mechanism=tuple(map(str, mechanism)) if isinstance(mechanism, list) else (),
+        mechanism=tuple(map(str, mechanism)) if isinstance(mechanism, list | tuple) else (),
         variants=names,
         expecting=tuple(expecting),
         cases=len(_mapping(data, "cases")),
         refused=refused,
-        unreadable=unreadable,
+        wrong=wrong,
     )
+
+
+def _said(scenario: Scenario) -> dict[str, Any]:
+    keys = ("title", "source", "mechanism", "variants", "cases", "expect")
+    return {key: getattr(scenario, key) for key in keys}
+
+
+def _written(file: Path) -> Any:
+    """What a file that is to be refused says, as far as it can be read."""
+    from sim.scenario_yaml import plain, read
+
+    try:
+        return plain(read(file)[0])
+    except InputError:
+        return {}
 
 
 def _mapping(data: Any, key: str) -> Mapping[Any, Any]:
     value = data.get(key)
-    return value if isinstance(value, dict) else {}
+    return value if isinstance(value, Mapping) else {}
 
 
 def _expects(part: Any) -> bool:
-    return isinstance(part, dict) and part.get("expect") is not None
+    return isinstance(part, Mapping) and part.get("expect") is not None
 
 
 def _text(data: Any, key: str) -> str:

@@ -55,7 +55,7 @@ def check(
     from sim.catalog import refusal, scenario_files
     from sim.report.junit import to_junit
     from sim.report.progress import counting
-    from sim.report.table import print_expectations
+    from sim.report.verdict import print_expectations
     from sim.workload.files import NotShared
 
     files = scenario_files(paths or (Path("scenarios"),))
@@ -112,13 +112,11 @@ def _expected(file: Path, truth: Mapping[str, str], fleet: Fleet) -> Result:
 
 def _refused(file: Path, wanted: Sequence[str]) -> Result:
     """The outcome of a file that must be refused."""
+    from sim.catalog import whole
     from sim.result import Failure, Outcome, Result
-    from sim.scenario import load
-    from sim.workload.generate import arrivals
 
     try:
-        for run in load(file).expanded:
-            arrivals(run)
+        whole(file)
         message = "nothing: the file is accepted"
     except InputError as error:
         message = str(error)

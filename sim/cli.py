@@ -115,7 +115,7 @@ main.add_command(new)
 @click.option("--json", "json_path", type=EXISTING, metavar="FILE", help="The findings as JSON; - for stdout.")
 @click.option("-v", "--verbose", is_flag=True, help="All findings.")
 def audit(log: Path, truth: Mapping[str, str], json_path: Path | None, verbose: bool) -> None:
-    """Check the invariants over a recorded event log; exit with 1 if a poison finding exists.
+    """Check the invariants over a recorded event log; exit with 1 if a poison finding exists, or if it never ends.
 
     \b
     Example:

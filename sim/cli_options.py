@@ -126,9 +126,17 @@ def console_on(stderr: bool = False) -> Console:
     return Console(stderr=stderr, highlight=False)
 
 
+def terminal_width() -> int | None:
+    """Columns of the terminal that standard error goes to; None: a pipe."""
+    console = console_on(stderr=True)
+    return console.width if console.is_terminal else None
+
+
 def timings(result: Result) -> None:
+    from sim.report.text import plural
+
     seconds = sum(outcome.wall_s for outcome in result.variants.values())
-    click.echo(f"{result.scenario}: {len(result.variants)} variants in {seconds:.1f} s", err=True)
+    click.echo(f"{result.scenario}: {plural(len(result.variants), 'variant')} in {seconds:.1f} s", err=True)
 
 
 def write_json(path: Path | None, results: Sequence[Result]) -> None:
@@ -152,5 +160,5 @@ def write_text_or_stdout(path: Path, text: str) -> None:
 
 
 def failed(result: Result) -> bool:
-    """Whether an expectation fails, or a variant that expects nothing is poisoned."""
+    """Whether an expectation fails, or a variant that expects nothing is poisoned or never ends."""
     return bool(result.failures or result.unexpected)

@@ -20,13 +20,14 @@ FINDING_KEYS = (
 
 
 def compare(expect: Mapping[str, Any] | None, outcome: Outcome, measured: bool = True) -> list[Failure]:
-    """The expectations that do not hold, in the order of the file.
+    """The expectations that do not hold, in the order of the file; a run that never ends is one, unless it is named.
 
     ``expect`` is a run's (:class:`sim.scenario.Run`): its keys hold for the outcome, which is the sum of its cases
     where there are any, and ``cases`` for each of them. Without ``measured`` what only the file's own state family can
     come to is left out.
     """
-    expect = expect or {}
+    if expect is None:
+        return []
     failures = [Failure(outcome.variant, "", *rest) for rest in _compare(expect, outcome, measured)]
     for name, part in (expect.get("cases") or {}).items():
         case = outcome.cases.get(name)
@@ -34,7 +35,24 @@ def compare(expect: Mapping[str, Any] | None, outcome: Outcome, measured: bool =
             failures.append(Failure(outcome.variant, name, "case", "an outcome", None))
         else:
             failures += [Failure(outcome.variant, name, *rest) for rest in _compare(part, case, measured)]
+    if not _names_livelock(expect):
+        failures += [Failure(outcome.variant, name, "livelock", False, True) for name in _endless(expect, outcome)]
     return failures
+
+
+def _endless(expect: Mapping[str, Any], outcome: Outcome) -> list[str]:
+    """The cases ('' without cases) that never end although nothing says so."""
+    parts = expect.get("cases") or {}
+    runs = outcome.cases or {"": outcome}
+    return [name for name, run in runs.items() if run.livelock and not _names_livelock(parts.get(name) or {})]
+
+
+def _names_livelock(expect: Mapping[str, Any]) -> bool:
+    """Whether an expectation speaks of a run that never ends, by its key or as I14."""
+    found = expect.get("findings") or ()
+    entries = found["contains"] if isinstance(found, Mapping) else found
+    named = any(entry.get("invariant") == "I14" or entry.get("severity") == "liveness" for entry in entries)
+    return named or "livelock" in expect or "I14" in (expect.get("invariants") or {})
 
 
 def _compare(expect: Mapping[str, Any], outcome: Outcome, measured: bool) -> Iterator[tuple[str, Any, Any]]:

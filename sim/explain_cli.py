@@ -1,11 +1,10 @@
-"""``stateat explain``: why a slot is poisoned, and how wrong an output gets."""
+"""``stateat explain``: why a slot is poisoned, why a request hits nothing, and how wrong an output gets."""
 
 from __future__ import annotations
 
-import io
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,20 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sim.cli_options import EXISTING, check_outputs, console_on, write_text_or_stdout
 from sim.errors import InputError
-from sim.files import atomic, check_apart, check_writable, write_text
+from sim.explain_remedy import Searches, hits, print_raised, print_remedy, values
+from sim.files import atomic
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from sim.chronicle import Story
     from sim.events import Finding
-    from sim.remedy import Search, Value
+    from sim.misses import Miss
+    from sim.remedy import Value
     from sim.replay import Drift
     from sim.result import Outcome
     from sim.scenario import Run, Scenario
-
-EXISTING = click.Path(path_type=Path)
+    from sim.story import Story
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,82 +75,63 @@ def explain(
     plot: Path | None,
     json_path: Path | None,
 ) -> None:
-    """Tell why a slot is poisoned: the write, the claim, what is really held, and who read it.
+    """Tell why a slot is poisoned: the write, the claim, what is really held, who read it; and why nothing is hit.
 
     Only root causes are told, those that somebody restored from first. --drift continues a reader (or, where nobody
     read, a request that would have) on a small seeded language model from the true state and from the held one.
 
     The last line of each names the rule values under which the same run has no such finding: every known value of a
-    single rule is tried. Runs that stand still (I14) are told with theirs too.
+    single rule is tried. Runs that stand still (I14) are told with theirs too, and so are requests that hit nothing
+    although an earlier prompt begins alike.
 
     \b
     Examples:
       stateat explain scenarios/seeds/s02-anatomy.yaml
       stateat explain scenario.yaml --variant "old gate" --drift --tokens 64 --plot drift.png
     """
-    from rich.console import Console
-
+    from sim.report.misses import print_heading, print_miss, print_more
+    from sim.report.text import case_name
     from sim.scenario import load
 
     _check(file, drift, plot, json_path)
     scenario = load(file)
-    console = Console(stderr=str(json_path) == "-", highlight=False)
+    console = console_on(stderr=str(json_path) == "-")
     told: list[_Told] = []
     still: list[_Still] = []
+    missed: list[_Missed] = []
     for name, ran in _simulated(scenario, variants).items():
         chosen = _chosen(ran, findings)
-        _print_count(name, ran, len(chosen), console)
-        searches = _Searches(no_remedy)
+        without = _without_hits(ran, findings)
+        _print_count(name, ran, len(chosen), bool(without), console)
+        searches = Searches(no_remedy)
         for run, outcome, story in chosen:
             drifted = _drift(story, tokens) if drift else None
             remedy = searches.avoiding(run, outcome, story.finding)
             one = _Told(run, _block(outcome, story), story, drifted, remedy)
             _print(one, drift, console)
-            _print_remedy(remedy, searches.complete(run), console)
+            print_remedy(remedy, searches.complete(run), console)
             told.append(one)
         for run, outcome, finding in _standing_still(ran):
             remedy = searches.avoiding(run, outcome, finding)
             _print_still(run, finding, console)
-            _print_remedy(remedy, searches.complete(run), console)
+            print_remedy(remedy, searches.complete(run), console)
             still.append((run, finding, remedy))
+        for run, outcome, found in without:
+            hit_under = [searches.raising(run, outcome, miss) for miss in found[:findings]]
+            print_heading(case_name(run.variant, run.case), found, console)
+            for miss, under in zip(found, hit_under, strict=False):
+                print_miss(miss, console)
+                print_raised(under, searches.complete(run), console)
+                missed.append((run, miss, under))
+            print_more(len(found) - findings, console)
     if plot is not None:
         _plot(plot, told, scenario.title or scenario.name)
     if json_path is not None:
-        _write_json(json_path, scenario.name, told, still)
-
-
-class _Searches:
-    """One search for each run, when it is first needed."""
-
-    def __init__(self, off: bool) -> None:
-        self._off = off
-        self._done: dict[tuple[str, str], Search] = {}
-
-    def avoiding(self, run: Run, outcome: Outcome, finding: Finding) -> Sequence[Value] | None:
-        """The rule values that avoid a finding of this run; None where nobody wants to know."""
-        if self._off:
-            return None
-        key = run.variant, run.case
-        if key not in self._done:
-            from rich.console import Console
-
-            from sim.remedy import search
-            from sim.report.progress import counting
-            from sim.report.text import case_name
-
-            name = case_name(*key)
-            click.echo(f"{name}: trying the other rule values", err=True)
-            console = Console(stderr=True)
-            with redirect_stdout(sys.stderr):
-                self._done[key] = search(run, lambda values: counting(values, console, name))
-        return self._done[key].avoiding(finding, outcome)
-
-    def complete(self, run: Run) -> bool:
-        """Whether all values were tried on it."""
-        return self._off or self._done[run.variant, run.case].complete
+        _write_json(json_path, scenario.name, told, still, missed)
 
 
 _Still = tuple["Run", "Finding", "Sequence[Value] | None"]
+_Missed = tuple["Run", "Miss", "Mapping[Value, int] | None"]
 
 
 def _standing_still(ran: Sequence[tuple[Run, Outcome]]) -> list[tuple[Run, Outcome, Finding]]:
@@ -168,26 +149,23 @@ def _print_still(run: Run, finding: Finding, console: Console) -> None:
     console.print(Text(f"{name}: {finding_line(finding)}", style="bold"), soft_wrap=True)
 
 
-def _print_remedy(remedy: Sequence[Value] | None, complete: bool, console: Console) -> None:
-    """Those of releases, or else the others."""
-    if remedy is None:
-        return
-    from rich.text import Text
+def _without_hits(ran: Sequence[tuple[Run, Outcome]], limit: int) -> list[tuple[Run, Outcome, Sequence[Miss]]]:
+    """The runs of a variant with requests that hit nothing and could have, so many at most."""
+    from sim.misses import misses
 
-    released = [value for value in remedy if value.releases != "no release"]
-    text = ", ".join(map(str, released or remedy)) or "no value of a single rule that is known"
-    if not complete:
-        text += "; the search stopped before all were tried: this run is long"
-    console.print(Text(f"  avoided by  {text}"), soft_wrap=True)
+    found: list[tuple[Run, Outcome, Sequence[Miss]]] = []
+    for run, outcome in ran:
+        if len(found) < limit and sum(map(bool, outcome.hits.values())) < outcome.requests:
+            with redirect_stdout(sys.stderr):
+                missed = misses(run)
+            if missed:
+                found.append((run, outcome, missed))
+    return found
 
 
 def _check(file: Path, drift: bool, plot: Path | None, json_path: Path | None) -> None:
     """Refuse what cannot be written before anything runs."""
-    outputs = {"--plot": plot, "--json": json_path}
-    paths = {what: path for what, path in outputs.items() if path is not None and (what, str(path)) != ("--json", "-")}
-    for what, path in paths.items():
-        check_writable(path, what)
-    check_apart(paths, [file])
+    check_outputs({"--plot": plot, "--json": json_path}, [file])
     if plot is not None:
         from sim.report.plots import SUFFIXES
 
@@ -215,8 +193,8 @@ def _simulated(scenario: Scenario, variants: Sequence[str]) -> dict[str, list[tu
 
 def _chosen(ran: Sequence[tuple[Run, Outcome]], limit: int) -> list[tuple[Run, Outcome, Story]]:
     """The findings of a variant that are told, over all its cases."""
-    from sim.chronicle import rank, roots
     from sim.replay import explain as followed
+    from sim.story import rank, roots
 
     found = [(rank(f), i, f) for i, (_, outcome) in enumerate(ran) for f in roots(outcome.findings)]
     stories: dict[tuple[int, int], Story] = {}
@@ -236,25 +214,26 @@ def _block(outcome: Outcome, story: Story) -> int:
 
 def _drift(story: Story, tokens: int) -> Drift | None:
     from sim.replay import drift
+    from sim.report.text import plural
 
     if story.subject is None:
         return None
-    click.echo(f"drift: {story.subject.request}, {story.subject.prompt.size:,} prompt tokens", err=True)
+    click.echo(f"drift: {story.subject.request}, {plural(story.subject.prompt.size, 'prompt token')}", err=True)
     return drift(story.subject, tokens)
 
 
-def _print_count(name: str, ran: Sequence[tuple[Run, Outcome]], told: int, console: Console) -> None:
+def _print_count(name: str, ran: Sequence[tuple[Run, Outcome]], told: int, missed: bool, console: Console) -> None:
     from rich.text import Text
 
-    from sim.chronicle import roots
     from sim.report.text import one_line, plural
+    from sim.story import roots
 
     count = sum(len(roots(outcome.findings)) for _, outcome in ran)
     cases = f" in {plural(len(ran), 'case')}" if len(ran) > 1 else ""
     if not count and _standing_still(ran):
         text = f"{name}: no poison finding{cases}, but it stands still"
     elif not count:
-        text = f"{name}: no poison finding{cases}; nothing to explain"
+        text = f"{name}: no poison finding{cases}" + "; nothing to explain" * (not missed)
     elif told < count:
         text = f"{name}: {plural(count, 'root')}{cases}, {told} of them below; more with --findings {count}"
     else:
@@ -272,9 +251,9 @@ def _print(told: _Told, wanted: bool, console: Console) -> None:
         return
     from rich.text import Text
 
-    from sim.chronicle import TORN
     from sim.replay import LONGEST_DRIFT
     from sim.report.drift import print_drift, too_long
+    from sim.story import TORN
 
     console.print()
     if subject is None:
@@ -301,35 +280,25 @@ def _plot(path: Path, told: Sequence[_Told], title: str) -> None:
         draw(partial, panels, title)
 
 
-def _write_json(path: Path, scenario: str, told: Sequence[_Told], still: Sequence[_Still]) -> None:
+def _write_json(
+    path: Path, scenario: str, told: Sequence[_Told], still: Sequence[_Still], missed: Sequence[_Missed]
+) -> None:
     from sim.report.drift import to_json as drift_tree
     from sim.report.explain import to_json as story_tree
     from sim.report.json import finding_tree
+    from sim.report.misses import to_json as miss_tree
 
     trees: list[Any] = []
     for one in told:
         subject = one.story.subject
         drifted = None if one.drift is None or subject is None else drift_tree(one.drift, subject)
         tree = story_tree(one.run.variant, one.run.case, one.story, drifted)
-        trees.append(tree | {"avoided_by": _values(one.remedy)})
+        trees.append(tree | {"avoided_by": values(one.remedy)})
     standing = [
-        {"variant": run.variant, "case": run.case, "finding": finding_tree(finding), "avoided_by": _values(remedy)}
+        {"variant": run.variant, "case": run.case, "finding": finding_tree(finding), "avoided_by": values(remedy)}
         for run, finding, remedy in still
     ]
-    whole = {"scenario": scenario, "findings": trees, "liveness": standing}
+    without = [miss_tree(run.variant, run.case, miss) | {"hit_under": hits(raised)} for run, miss, raised in missed]
+    whole = {"scenario": scenario, "findings": trees, "liveness": standing, "misses": without}
     text = json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    if str(path) != "-":
-        write_text(path, text, "--json")
-        return
-    if sys.stdout is None:
-        raise InputError("--json -: standard output is closed")
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8")
-    sys.stdout.write(text)
-    sys.stdout.flush()
-
-
-def _values(remedy: Sequence[Value] | None) -> list[dict[str, str]] | None:
-    if remedy is None:
-        return None
-    return [{"rule": value.rule, "value": value.name, "releases": value.releases} for value in remedy]
+    write_text_or_stdout(path, text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 
 import click
 
@@ -24,7 +25,8 @@ def list_scenarios(
 ) -> None:
     """The scenario files: title, source, classes of fault, variants, and what `stateat check` looks at.
 
-    PATHS are files and folders (default: scenarios). Nothing is run.
+    PATHS are files and folders (default: scenarios). Nothing is run; a file that `stateat check` would refuse is shown
+    as refused, and not counted.
 
     \b
     Examples:
@@ -62,12 +64,17 @@ def new(file: Path) -> None:
     Example:
       stateat new mine.yaml; stateat replay mine.yaml
     """
-    if file.suffix not in (".yaml", ".yml"):
-        raise InputError(f"{file}: found {file.suffix!r}, allowed a name that ends in .yaml")
+    from sim.catalog import SUFFIXES
+    from sim.report.text import one_line
+
+    if one_line(str(file)) != str(file):
+        raise InputError(f"{one_line(str(file))!r}: found a control character, allowed a name without")
+    if file.suffix not in SUFFIXES:
+        raise InputError(f"{file}: found {file.suffix!r}, allowed a name that ends in {' or '.join(SUFFIXES)}")
     if file.exists() or file.is_symlink():
         raise InputError(f"{file}: it is there already, allowed a new file")
     write_text(file, TEMPLATE.replace("NAME", json.dumps(file.stem, ensure_ascii=False), 1), "new")
-    click.echo(f"{file}: written; next: stateat replay {file}", err=True)
+    click.echo(f"{file}: written; next: stateat replay {quote(str(file))}", err=True)
 
 
 TEMPLATE = """\

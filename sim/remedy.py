@@ -1,11 +1,10 @@
-"""Which known value of a single rule avoids a finding: the same run again under each."""
+"""Which known value of a single rule avoids a finding, or lets a request hit: the same run again under each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from sim.chronicle import roots
 from sim.engine.presets import PRESETS, table
 from sim.engine.rules import RULES
 from sim.engine.support import lacks
@@ -14,6 +13,7 @@ from sim.events import Finding
 from sim.replay import simulate
 from sim.result import Outcome
 from sim.scenario import Run
+from sim.story import roots
 
 MAX_CHUNKS = 200_000
 """All runs of a search together; a search that would take more stops there, and says so."""
@@ -57,10 +57,13 @@ class Search:
 
         Whoever served fewer requests, or stood still, avoids nothing.
         """
-        return sorted(
-            (value for value, other in self.tried.items() if _avoids(finding, outcome, other)),
-            key=lambda value: value.releases == "no release",
-        )
+        return _released_first(value for value, other in self.tried.items() if _avoids(finding, outcome, other))
+
+    def raising(self, request: str, outcome: Outcome) -> dict[Value, int]:
+        """The values under which a request that hit nothing hits something, and how many tokens; those of releases
+        first. One that poisons more, or serves fewer, raises nothing."""
+        hits = {value: other.hits.get(request, 0) for value, other in self.tried.items() if _as_good(outcome, other)}
+        return {value: hits[value] for value in _released_first(value for value, tokens in hits.items() if tokens)}
 
 
 def candidates(run: Run) -> list[Value]:
@@ -94,8 +97,24 @@ def search(run: Run, each: Each = iter) -> Search:
     return done
 
 
+def _released_first(values: Iterable[Value]) -> list[Value]:
+    return sorted(values, key=lambda value: value.releases == "no release")
+
+
+def _serves(before: Outcome, after: Outcome) -> bool:
+    """Whether as many requests get to their end."""
+    fewer = after.finished + after.rejected < before.finished + before.rejected
+    return not fewer and (before.livelock or not after.livelock)
+
+
+def _as_good(before: Outcome, after: Outcome) -> bool:
+    """Whether nothing else is worse."""
+    more = len(roots(after.findings)) > len(roots(before.findings)) or after.wrong_restores > before.wrong_restores
+    return _serves(before, after) and not more
+
+
 def _avoids(finding: Finding, before: Outcome, after: Outcome) -> bool:
-    if after.finished + after.rejected < before.finished + before.rejected or (after.livelock and not before.livelock):
+    if not _serves(before, after):
         return False
     if any(_same(finding, other) for other in after.findings):
         return False

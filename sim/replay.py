@@ -20,7 +20,7 @@ from oracle.numerics import WORST, TooLarge
 from oracle.states import Arithmetic, Numeric, Unavailable
 from oracle.states import family as family_of
 from sim.adapters.log import read
-from sim.chronicle import Chronicle, Story, Subject
+from sim.chronicle import Chronicle
 from sim.digest import Digest
 from sim.engine import presets, rules
 from sim.engine.options import Options
@@ -34,6 +34,7 @@ from sim.expect import compare
 from sim.loop import Engine, Progress, Simulation
 from sim.result import Outcome, Result, States
 from sim.scenario import Run, Scenario, runs
+from sim.story import Story, Subject
 from sim.tally import Tally
 from sim.truth import DIGEST, SEVERAL, Truth
 from sim.workload import Arrival
@@ -346,6 +347,7 @@ def replay(
         tuple(chain.from_iterable(compared)),
         any(expect is not None for expect in expected.values()),
         silent=tuple(name for name, expect in expected.items() if expect is None),
+        elsewhere=tuple(dict.fromkeys(run.variant for run in wanted if run.elsewhere)),
     )
 
 

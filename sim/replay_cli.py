@@ -20,6 +20,7 @@ from sim.cli_options import (
     fleet_of,
     not_compared,
     rules_table,
+    terminal_width,
     timings,
     truth_options,
     write_json,
@@ -85,7 +86,7 @@ def replay(
 ) -> None:
     """Run scenarios, print what was found and how their variants compare.
 
-    Exits with 1 if an expectation of the file fails, or if it has none and a poison finding exists.
+    Exits with 1 if an expectation of the file fails, or if something is poisoned or never ends and none says so.
 
     \b
     Examples:
@@ -106,6 +107,11 @@ def replay(
         not_compared(scenario, truth)
         with ExitStack() as stack:
             fleet = stack.enter_context(fleet_of(engines, vllm_python))
+            if rules and not fleet.has_reference:
+                raise InputError(
+                    f"--rule: found --engine {fleet.specs[0]}, which runs its own rules, allowed with the reference "
+                    "engine (without --engine, or with --engine reference beside it)"
+                )
             studio = _Studio(outputs, stack, not no_fast_forward, fleet)
             result = studio.replay(scenario, variants, rules, truth, check_determinism)
             results.append(result)
@@ -159,23 +165,21 @@ class _Studio:
         _same_again(run, outcome, self.fleet)
 
     def _one(self, run: Run, check: Callable[[Run, Outcome], None] | None) -> Outcome:
-        from sim.engine.presets import table
         from sim.replay import simulate
+        from sim.report.banner import banner
         from sim.report.progress import Progress
-        from sim.report.table import head
         from sim.scenario import warnings
 
         name = run.variant + (f" / {run.case}" if run.case else "")
         make = self.fleet.maker(run)
-        rule = table(run.options.preset, run.options.rules)["split"] if make is None else "live"
-        click.echo(f"{name} ({rule}): {head(run.options)}", err=True)
+        click.echo(banner(name, run.options, make is not None, terminal_width()), err=True)
         for text in warnings(run) if make is None else ():
             click.echo(f"warning: {text}", err=True)
         observers = list(self._observers(run))
         # A user's rule that prints must not spoil what a machine reads.
         with Progress(name, run.options.clock) as progress, redirect_stdout(sys.stderr):
             outcome = simulate(run, observers, progress.update, self.fast_forward, make, progress.measure)
-        if text := _hopeless(run, outcome):
+        if make is None and (text := _hopeless(run, outcome)):
             click.echo(f"{name}: {text}", err=True)
         if check is not None:
             check(run, outcome)
@@ -212,19 +216,17 @@ class _Studio:
 
 
 def _hopeless(run: Run, outcome: Outcome) -> str:
-    """Why nothing was hit, where nothing could be: not a broken cache, but prompts that are too short for it."""
-    from sim.report.table import shortest_cacheable
+    """Why nothing was hit, where prompts are too short for the cache: it is not broken."""
+    from sim.shortest import shortest_repeat
     from sim.workload.generate import arrivals
 
-    options = run.options
-    if not (options.enable_prefix_caching and options.recurrent and outcome.requests > 1) or outcome.restores:
+    if not run.options.recurrent or outcome.requests < 2 or outcome.restores:
         return ""
-    longest, shortest = max(a.num_prompt_tokens for a in arrivals(run)), shortest_cacheable(options)
-    if longest >= shortest:
+    longest, found = max(a.num_prompt_tokens for a in arrivals(run)), shortest_repeat(run.options)
+    if found is None or longest > found.tried or longest == found.tokens:
         return ""
-    return (
-        f"nothing could be hit: the longest prompt has {longest:,} tokens, the shortest that a repeat hits {shortest:,}"
-    )
+    least = "no such prompt" if found.tokens is None else f"none below {found.tokens:,}"
+    return f"nothing was hit: the longest prompt has {longest:,} tokens, and alone {least} is hit by its first repeat"
 
 
 def _name(key: tuple[str, str]) -> str:

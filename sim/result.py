@@ -89,6 +89,11 @@ class Outcome:
     wall_s: float = 0.0
     """How long it took to simulate; never part of the JSON."""
 
+    @property
+    def grave(self) -> bool:
+        """Whether something is poisoned, or no number."""
+        return any(finding.severity in GRAVE for finding in self.findings)
+
     def _verdict(self, name: str) -> int:
         return 0 if self.states is None else self.states.verdicts.get(name, 0)
 
@@ -135,10 +140,12 @@ class Result:
     is_scenario: bool = True
     """False for a log."""
     silent: tuple[str, ...] = ()
-    """Variants that expect nothing: nothing may be poisoned there."""
+    """Variants that expect nothing: nothing may be poisoned there, and they must end."""
+    elsewhere: tuple[str, ...] = ()
+    """Variants on a release for which the file expects nothing."""
 
     @property
     def unexpected(self) -> list[str]:
-        """Variants that expect nothing, and are poisoned or hold what is no number."""
+        """Variants that expect nothing, and are poisoned, hold what is no number, or never end."""
         names = self.silent if self.expected else self.variants
-        return [name for name in names if any(f.severity in GRAVE for f in self.variants[name].findings)]
+        return [name for name in names if self.variants[name].grave or self.variants[name].livelock]

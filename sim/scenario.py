@@ -53,6 +53,8 @@ class Run:
     """The scenario file's folder."""
     where: str = ""
     """File, line and key of the workload, for messages."""
+    elsewhere: bool = False
+    """Whether it runs on a release for which the file expects nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,8 @@ def print_catalog(found: Sequence[Entry], console: Console) -> None:
         console.print(Text(f"{line}  {state}".rstrip(), style="bold"), soft_wrap=True)
         for text in filter(None, (_title(entry), entry.source)):
             console.print(Padding(Text(one_line(text)), (0, 0, 0, 4), expand=False))
-    console.print(Text(plural(len(found), "scenario file")))
+    refused = sum(bool(entry.wrong) for entry in found)
+    console.print(Text(plural(len(found) - refused, "scenario file") + (f", {refused} refused" if refused else "")))
 
 
 def _head(entry: Entry) -> tuple[str, str, str, str]:
@@ -48,12 +49,18 @@ def _head(entry: Entry) -> tuple[str, str, str, str]:
 
 
 def _title(entry: Entry) -> str:
-    return entry.unreadable or entry.title or "; ".join(entry.refused)
+    return _first(entry.wrong) or entry.title or "; ".join(entry.refused)
+
+
+def _first(problems: str) -> str:
+    """The first of several problems, and how many more there are."""
+    first, *more = problems.splitlines() or [""]
+    return first + (f" (and {len(more)} more)" if more else "")
 
 
 def _count(entry: Entry) -> str:
     """``2 variants``, or ``2 variants × 20 cases``."""
-    if entry.refused or entry.unreadable:
+    if entry.refused or entry.wrong:
         return ""
     return plural(len(entry.variants), "variant") + (f" × {plural(entry.cases, 'case')}" if entry.cases else "")
 

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sim.chronicle import Subject
-from sim.report.table import print_trimmed
+from sim.report.lines import print_trimmed
 from sim.report.text import one_line, plural
+from sim.story import Subject
 
 if TYPE_CHECKING:
     from sim.replay import Drift, Token

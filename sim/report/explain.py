@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sim.chronicle import TORN, Chunk, Claim, Coverage, Piece, Reader, Span, Story
 from sim.report.json import finding_tree
-from sim.report.table import print_trimmed
+from sim.report.lines import print_trimmed
 from sim.report.text import SHOWN_READERS, finding_line, one_line, plural
+from sim.story import TORN, Chunk, Claim, Coverage, Piece, Reader, Span, Story
 
 STOPS = {
     "block-boundary": "rounded down to the grid",

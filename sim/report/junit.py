@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from xml.etree import ElementTree as ET
 
-from sim.events import Finding
+from sim.events import GRAVE, Finding
 from sim.report.text import (
     SHOWN_FINDINGS,
     case_name,
@@ -28,7 +28,7 @@ def to_junit(results: Sequence[Result], seconds: Mapping[str, float] | None = No
     """JUnit XML: one suite per scenario file, one case per variant and per ``variant / case``.
 
     ``seconds`` says how long each scenario took, by ``Result.path``. A case fails when an expectation failed or,
-    in a file without any expectation, when something was poisoned.
+    where none is, when something was poisoned or the run never ends.
     """
     root = ET.Element("testsuites", name="stateat")
     for result in results:
@@ -51,7 +51,7 @@ def _suite(result: Result, seconds: float | None) -> ET.Element:
         element = ET.SubElement(suite, "testcase", classname=_xml(result.scenario), name=_xml(case_name(variant, case)))
         failures = [f for f in result.failures if (f.variant, f.case) == (variant, case)]
         findings = () if outcome is None or variant not in result.unexpected else outcome.findings
-        _fail(element, failures, [f for f in findings if f.severity == "poison"])
+        _fail(element, failures, [f for f in findings if f.severity in (*GRAVE, "liveness")])
     suite.set("tests", str(len(suite)))
     suite.set("failures", str(len(suite.findall("testcase/failure"))))
     return suite
@@ -79,8 +79,8 @@ def _fail(element: ET.Element, failures: Sequence[Failure], findings: Sequence[F
         lines += [finding_line(finding), *(f"  {line}" for line in evidence_lines(finding))]
     if len(ordered) > SHOWN_FINDINGS:
         lines.append(f"all {len(ordered):,}: {summary(ordered)}")
-    kind = "expectation" if failures else "poison"
-    message = plural(len(failures), "failed expectation") if failures else plural(len(findings), "poison finding")
+    kind = "expectation" if failures else ordered[0].severity
+    message = plural(len(failures), "failed expectation") if failures else plural(len(findings), f"{kind} finding")
     ET.SubElement(element, "failure", type=kind, message=message).text = _xml("\n".join(lines))
 
 

@@ -15,6 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bars
 from rich.text import Text
 
+from sim.report.text import plural
+
 T = TypeVar("T")
 REFRESH_S = 0.1
 """Between two updates on a terminal."""
@@ -104,8 +106,8 @@ class Progress:
 
     def _bar(self, done: int, total: int | None) -> str:
         if total is None:
-            return f"{done:,} requests"
-        counts = f"{done:,}/{total:,} requests"
+            return plural(done, "request")
+        counts = f"{done:,}/{plural(total, 'request')}"
         if self._live is None or not total:
             return counts
         filled = _BAR * min(done, total) // total

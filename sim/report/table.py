@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from math import inf
-from typing import TYPE_CHECKING
 
 from rich import box
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sim.engine.options import Options
-from sim.events import GRAVE, Finding
+from sim.events import Finding
+from sim.report.lines import say
 from sim.report.text import (
     SHOWN_FINDINGS,
     case_name,
     evidence_lines,
-    failure_lines,
-    failure_name,
     finding_line,
     findings_of,
     one_line,
@@ -26,118 +22,39 @@ from sim.report.text import (
     roots_first,
     summary,
 )
-from sim.result import Failure, Outcome, Result, States
+from sim.report.verdict import print_verdict
+from sim.result import Outcome, Result, States
 from sim.truth import SEVERAL
 
-if TYPE_CHECKING:
-    from sim.engine.rules import Rules
-
 Row = tuple[str, Callable[[Outcome], str]]
-READY_FINDINGS = 3
-"""Findings in a line that is ready to be expected."""
 _GAP = 2
 """Characters between two columns."""
-
-
-def head(options: Options) -> str:
-    """The line before a run: grid, hash unit, minimum cacheable prefix, blocks that a request pins."""
-    parts = [f"grid {grid(options)}" if options.recurrent else "no recurrent group", f"hash unit {options.hash_unit}"]
-    if options.enable_prefix_caching:
-        shortest = shortest_cacheable(options)
-        never = (
-            f" (above max_model_len {options.max_model_len}: no hit ever)" if shortest > options.max_model_len else ""
-        )
-        parts.append(f"minimum cacheable prefix {shortest} tokens (first repeat){never}")
-    else:
-        parts.append("prefix caching off")
-    parts.append(f"a request pins {' + '.join(_pinned(options))}")
-    if options.attention:
-        room = options.num_blocks * min(options.groups[i].block_size for i in options.attention)
-        parts.append(f"the pool's {options.num_blocks:,} blocks are {room:,} tokens of attention")
-    return " · ".join(parts)
-
-
-def grid(options: Options) -> int:
-    """The block size that the split aligns to, by the rule in force (tokens)."""
-    return _rules(options).grid(options)
-
-
-def shortest_cacheable(options: Options) -> int:
-    """The shortest prompt (tokens) of which an exact repeat can be hit.
-
-    One token is always computed, so one unit of a hit (a hash unit where hits are finer than a block, else a scheduler
-    block) and a token; where a look-ahead drafter gives up a unit, two. Up to vLLM 0.29 it gives up a block: two
-    recurrent (or scheduler) blocks, and an attention block more than one. A third sender may hit earlier: attention
-    then knows a junction, at which the second one stopped.
-    """
-    rules = _rules(options)
-    fine = rules.fine_hits.on(options)
-    unit = options.hash_unit if fine else options.scheduler_block_size
-    if not rules.drafter_guard.lookup_drops(options):
-        return unit + 1
-    if rules.boundaries.tail_drops:
-        return 2 * unit
-    block = max(options.groups[i].block_size for i in options.recurrent) if fine else unit
-    dropped = max((options.groups[i].block_size for i in options.attention), default=0)
-    return max(2 * block, block + dropped + 1)
-
-
-def _rules(options: Options) -> Rules:
-    from sim.engine.presets import table
-    from sim.engine.rules import resolve
-
-    return resolve(table(options.preset, options.rules))
-
-
-def _pinned(options: Options) -> Iterator[str]:
-    for i in options.recurrent:
-        yield f"{2 + options.speculative.num_speculative_tokens} blocks of {options.groups[i].name}"
-    for i in options.attention:
-        group = options.groups[i]
-        if group.sliding_window:
-            most = -(-(group.sliding_window - 1 + options.max_num_batched_tokens) // group.block_size) + 1
-            yield f"up to {most} blocks of {group.name}"
-        else:
-            yield f"1 per {group.block_size} tokens of {group.name}"
 
 
 def print_result(result: Result, console: Console, verbose: bool = False) -> None:
     """The comparison of a scenario's variants, their findings, and what was expected otherwise."""
     title = " — ".join(one_line(part) for part in (result.scenario, result.title) if part)
-    _say(console, Text(title, style="bold"))
+    say(console, Text(title, style="bold"))
     if result.source:
-        _say(console, Text(one_line(result.source), style="dim"))
+        say(console, Text(one_line(result.source), style="dim"))
     _compare(result, console, verbose)
     for variant, outcome in result.variants.items():
         _print_findings(variant, outcome, console, verbose)
         if verbose:
             _print_requests(variant, outcome, console)
-    _print_verdict(result, console)
+    print_verdict(result, console)
 
 
 def _print_requests(variant: str, outcome: Outcome, console: Console) -> None:
     """Hit tokens and prefill chunk ends of each request."""
     for case, one in (outcome.cases or {"": outcome}).items():
         if one.ends:
-            _say(console, Text(f"{case_name(variant, case)}: requests"))
+            say(console, Text(f"{case_name(variant, case)}: requests"))
         for request, ends in one.ends.items():
             hit = one.hits.get(request)
             started = "never admitted" if hit is None else f"hit {hit:,}"
             started += f", loaded {one.loads[request]:,}" if one.loads.get(request) else ""
-            _say(console, Text(f"  {one_line(request)}: {started}, ends {', '.join(map(str, ends)) or '-'}"))
-
-
-def _say(console: Console, text: Text) -> None:
-    """One line, whatever the width: a terminal folds it, a pipe keeps it whole."""
-    console.print(text, soft_wrap=True)
-
-
-def print_trimmed(table: RenderableType, console: Console) -> None:
-    """A table without the spaces that pad its lines."""
-    with console.capture() as shown:
-        console.print(table)
-    for line in shown.get().splitlines():
-        _say(console, Text.from_ansi(line.rstrip()))
+            say(console, Text(f"  {one_line(request)}: {started}, ends {', '.join(map(str, ends)) or '-'}"))
 
 
 def _compare(result: Result, console: Console, verbose: bool) -> None:
@@ -314,95 +231,23 @@ def _print_findings(variant: str, outcome: Outcome, console: Console, verbose: b
     findings = roots_first(findings_of(outcome))
     if not findings:
         return
-    _say(console, Text(f"{one_line(variant)}: {plural(len(findings), 'finding')}", style="bold"))
+    say(console, Text(f"{one_line(variant)}: {plural(len(findings), 'finding')}", style="bold"))
     case = ""
     shown = findings if verbose else findings[:SHOWN_FINDINGS]
     causes = {finding.root for _, finding in findings}
     for name, finding in shown:
         if name != case:
             case = name
-            _say(console, Text(f"  {one_line(case_name(variant, case))}"))
+            say(console, Text(f"  {one_line(case_name(variant, case))}"))
         _print_finding(finding, console, is_cause=finding.id in causes)
     if len(findings) > len(shown):
         counts = summary(finding for _, finding in findings)
-        _say(console, Text(f"  … and {len(findings) - len(shown):,} more; in all: {counts}"))
+        say(console, Text(f"  … and {len(findings) - len(shown):,} more; in all: {counts}"))
     console.print()
 
 
 def _print_finding(finding: Finding, console: Console, is_cause: bool) -> None:
     style = "red" if finding.severity == "poison" and finding.root is None else ""
-    _say(console, Text(f"  {finding_line(finding)}{f'  (#{finding.id})' if is_cause else ''}", style=style))
+    say(console, Text(f"  {finding_line(finding)}{f'  (#{finding.id})' if is_cause else ''}", style=style))
     for line in evidence_lines(finding):
-        _say(console, Text(f"      {line}", style="dim"))
-
-
-def print_expectations(result: Result, seconds: float, console: Console) -> None:
-    """A scenario as one line of a check, and beneath it what was expected otherwise or is poisoned unexpectedly."""
-    unexpected = result.unexpected
-    if result.failures:
-        verdict = plural(len(result.failures), "expectation") + " failed"
-    elif unexpected:
-        verdict = poisoned_verdict(result)
-    else:
-        verdict = "as expected" if result.expected else "nothing poisoned; the file expects nothing"
-    failed = bool(result.failures or unexpected)
-    line = f"{'FAIL' if failed else 'ok  '} {one_line(result.path or result.scenario)}: {verdict} ({seconds:.1f} s)"
-    _say(console, Text(line, style="red" if failed else ""))
-    for failure in result.failures:
-        _print_failure(failure, console)
-    for name in dict.fromkeys([*unexpected, *(failure.variant for failure in result.failures)]):
-        if name in result.variants and _is_poisoned(result.variants[name]):
-            _print_ready(name, result.variants[name], console)
-
-
-def _print_ready(variant: str, outcome: Outcome, console: Console) -> None:
-    """The first roots, and a line that would expect them."""
-    roots = [(case, f) for case, f in roots_first(findings_of(outcome)) if f.severity == "poison" and f.root is None]
-    for case, finding in roots[:READY_FINDINGS]:
-        _say(console, Text(f"    {one_line(case_name(variant, case))}: {finding_line(finding)}"))
-    _say(console, Text(f"    {one_line(variant)}: expect: {ready_expectation(outcome)}"))
-
-
-def ready_expectation(outcome: Outcome) -> str:
-    """What a scenario file would say to expect this outcome's poison: YAML on one line."""
-    from yaml import safe_dump
-
-    keys = ("invariant", "request", "column", "claimed", "held")
-    roots = [f for f in outcome.findings if f.severity == "poison" and f.root is None]
-    entries = [{key: getattr(f, key) for key in keys if getattr(f, key) is not None} for f in roots[:READY_FINDINGS]]
-    expect = {"poisoned": outcome.poisoned, "findings": {"contains": entries}}
-    return str(safe_dump(expect, default_flow_style=True, sort_keys=False, width=inf, allow_unicode=True)).strip()
-
-
-def poisoned_verdict(result: Result) -> str:
-    """What is said where variants are poisoned that expect nothing."""
-    if not result.expected:
-        return "poisoned, and the file expects nothing"
-    return f"poisoned, and nothing is expected of {', '.join(map(one_line, result.unexpected))}"
-
-
-def _is_poisoned(outcome: Outcome) -> bool:
-    return any(finding.severity in GRAVE for _, finding in findings_of(outcome))
-
-
-def _print_verdict(result: Result, console: Console) -> None:
-    for failure in result.failures:
-        _print_failure(failure, console)
-    if result.failures:
-        _say(console, Text(plural(len(result.failures), "expectation") + " failed", style="bold red"))
-    elif result.expected and result.unexpected:
-        _say(console, Text(poisoned_verdict(result), style="bold red"))
-    elif result.expected:
-        _say(console, Text("as expected", style="green"))
-    elif any(map(_is_poisoned, result.variants.values())):
-        _say(console, Text("poisoned" + ", and the file expects nothing" * result.is_scenario, style="bold red"))
-    else:
-        hits = any(outcome.restores or outcome.loaded_tokens for outcome in result.variants.values())
-        proof = "" if hits else ", but nothing was hit either: that proves nothing"
-        _say(console, Text("nothing poisoned" + proof + "; the file expects nothing" * result.is_scenario))
-
-
-def _print_failure(failure: Failure, console: Console) -> None:
-    _say(console, Text(f"expectation failed  {failure_name(failure)}", style="red"))
-    for line in failure_lines(failure):
-        _say(console, Text(f"    {line}"))
+        say(console, Text(f"      {line}", style="dim"))

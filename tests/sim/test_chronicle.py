@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from sim.chronicle import Coverage, Piece, Reader, Story, roots
 from sim.events import Finding
 from sim.replay import drift, explain, simulate
 from sim.scenario import Run, load, runs
+from sim.story import Coverage, Piece, Reader, Story, roots
 
 ROOT = Path(__file__).resolve().parents[2]
 S02 = "scenarios/seeds/s02-anatomy.yaml"

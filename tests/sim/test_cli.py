@@ -504,5 +504,74 @@ def test_zero_hits_that_the_configuration_forbids_are_told_from_others(here: Pat
         both = f"    - {{id: a, prompt: [[1, 2002]]}}\n    - {{id: b, after: a, prompt: [{second}]}}\n"
         (here / "two.yaml").write_text(CLEAN.replace("    - {id: a, prompt: [[1, 2002]]}\n", both))
         result = run("replay", "two.yaml")
-        words = "nothing could be hit: the longest prompt has 2,002 tokens, the shortest that a repeat hits 3,200"
+        words = "nothing was hit: the longest prompt has 2,002 tokens, and alone none below 3,200 is hit by its first"
         assert (words in result.stderr) == told
+
+
+STUCK = """\
+schema: stateat/1
+name: stuck
+engine:
+  preset: vllm-0.26.0
+  long_prefill_token_threshold: 800
+  groups:
+    - {name: attention, kind: full-attention, block_size: 16}
+    - {name: gdn, kind: recurrent, block_size: 1600}
+  clock: steps
+workload:
+  requests: [{id: a, prompt: [[1, 5000]]}]
+"""
+"""The old gate defers a request for ever whose chunk may not reach the boundary."""
+
+
+@pytest.mark.parametrize(
+    ("expect", "code", "told"),
+    [
+        (None, 1, "never ends, and the file expects nothing"),
+        ("{}", 1, "old: livelock"),
+        ("{poisoned: 0, vacuous: nothing runs}", 1, "old: livelock"),
+        ("{livelock: false}", 1, "old: livelock"),
+        ("{livelock: true}", 0, "as expected"),
+        ("{deferred: 200, findings: [{invariant: I14}]}", 0, "as expected"),
+        ("{findings: {contains: [{severity: liveness}]}}", 0, "as expected"),
+        ("{invariants: {I14: 1}}", 0, "as expected"),
+        ("{invariants: {I14: 0}}", 1, "old: invariants.I14"),
+    ],
+)
+def test_a_run_that_never_ends_is_as_expected_only_if_that_is_named(
+    here: Path, expect: str | None, code: int, told: str
+) -> None:
+    (here / "stuck.yaml").write_text(STUCK + (f"variants: {{old: {{expect: {expect}}}}}\n" if expect else ""))
+    for command in (("check", "stuck.yaml", "--junit", "out.xml"), ("replay", "stuck.yaml")):
+        result = run(*command)
+        assert (result.exit_code, told in result.stdout) == (code, True)
+    assert ET.parse(here / "out.xml").getroot().get("failures") == str(code)
+
+
+def test_the_ready_line_of_a_run_that_never_ends_passes_when_it_is_put_in(here: Path) -> None:
+    (here / "stuck.yaml").write_text(STUCK)
+    told = run("check", "stuck.yaml").stdout
+    assert "I14 liveness" in told and "a: no token in 200 steps" in told
+    expect = next(line for line in told.splitlines() if "expect: {" in line).partition("expect: ")[2]
+    (here / "stuck.yaml").write_text(f"{STUCK}variants: {{old: {{expect: {expect}}}}}\n")
+    assert run("check", "stuck.yaml").exit_code == 0
+
+
+def test_a_log_that_ends_as_a_livelock_fails_its_audit(here: Path) -> None:
+    (here / "stuck.yaml").write_text(STUCK)
+    assert run("replay", "stuck.yaml", "--log", "run.jsonl").exit_code == 1
+    result = run("audit", "run.jsonl")
+    assert result.exit_code == 1 and result.stdout.endswith("never ends\n")
+
+
+@pytest.mark.parametrize("engines", [("vllm",), ("vllm:0.26.0",), ("vllm:0.26.0", "vllm:0.27.0")])
+def test_a_rule_for_releases_alone_is_refused(here: Path, engines: Sequence[str]) -> None:
+    named = [part for engine in engines for part in ("--engine", engine)]
+    result = run("replay", "right.yaml", "--rule", "split=unguarded", *named)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"--rule: found --engine {engines[0]}, which runs its own rules" in result.stderr
+
+
+def test_one_variant_is_no_plural() -> None:
+    assert "poisoned: 1 variant in" in run("replay", "right.yaml").stderr
+    assert "s02-anatomy: 2 variants in" in run("replay", S02).stderr

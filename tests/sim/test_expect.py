@@ -51,6 +51,21 @@ def test_livelock_and_digest_are_compared_as_they_are() -> None:
     assert keys == ["livelock", "digest"]
 
 
+def test_a_run_that_never_ends_is_named_or_fails_in_its_own_case() -> None:
+    cases = {"x": outcome(livelock=True), "y": outcome(livelock=True), "z": outcome()}
+    total = outcome(livelock=True, cases=cases)
+    assert compare({"livelock": True}, total) == []
+    assert compare({"invariants": {"I14": 1}}, replace(total, findings=(finding(invariant="I14"),))) == []
+    assert compare({"poisoned": 0, "cases": {"y": {"livelock": True}}}, total) == [
+        Failure("old", "x", "livelock", False, True)
+    ]
+    assert compare({"poisoned": 0}, outcome(livelock=True)) == [Failure("old", "", "livelock", False, True)]
+    assert compare({"poisoned": 0}, outcome()) == []
+    # What is not judged is not asked to end.
+    assert compare({"livelock": None}, outcome(livelock=True)) == []
+    assert compare(None, outcome(livelock=True)) == []
+
+
 def test_findings_are_counted_by_invariant_whatever_their_severity() -> None:
     got = outcome(findings=(finding(), finding(1, invariant="I8", severity="hazard")))
     assert compare({"invariants": {"I1": 1, "I8": {"min": 1}, "I16": 0}}, got) == []

@@ -65,17 +65,55 @@ def test_the_chain_of_s2_is_told() -> None:
         "it has absorbed [0, 364) of a: [364, 1600) is missing, 1,236 of 1,600 tokens (77%)",
         "b (step 3), c (step 6) started at 1,600 from it, and never saw [364, 1600)",
         "no other finding follows from it",
-        "fixed gate: no poison finding; nothing to explain",
+        "fixed gate: no poison finding",
+        "fixed gate: 1 request hit nothing although an earlier prompt begins alike",
+        "b (step 3) shares 2,000 tokens with a: no boundary of gdn in it was ever published (1 of 1 null);",
+        "hit under drafter_guard=look-ahead-hash (vllm-0.33.0 and later): 1,600",
     ):
         assert part in words
     assert "drift" not in words
     assert "old gate: following its findings" in result.stderr
 
 
-def test_without_a_poison_finding_it_says_so() -> None:
-    result = run(S02, "--variant", "fixed gate")
+def test_without_a_poison_finding_it_says_so(here: Path) -> None:
+    (here / "clean.yaml").write_text(SMALL.replace("vllm-0.26.0", "vllm-0.27.0"))
+    result = run("clean.yaml")
     assert result.exit_code == 0
-    assert result.stdout == "fixed gate: no poison finding; nothing to explain\n"
+    assert result.stdout == "vllm-0.27.0: no poison finding; nothing to explain\n"
+
+
+def test_a_variant_whose_only_trouble_is_that_nothing_is_hit_is_told_why() -> None:
+    result = run(S02, "--variant", "fixed gate", "--no-remedy", "--json", "-")
+    assert "hit under" not in result.stderr and "shares 2,000 tokens with a" in result.stderr
+    tree = json.loads(result.stdout)
+    (miss,) = tree["misses"]
+    assert tree["findings"] == [] and miss["hit_under"] is None
+    assert (miss["request"], miss["earlier"], miss["shared"]) == ("b", "a", 2000)
+    assert [(had["group"], had["null"], had["left"]) for had in miss["groups"]] == [
+        ("attention", 0, 1600),
+        ("gdn", 1, 0),
+    ]
+    searched = json.loads(run(S02, "--variant", "fixed gate", "--json", "-").stdout)["misses"][0]["hit_under"]
+    assert {
+        "rule": "drafter_guard",
+        "value": "look-ahead-hash",
+        "releases": "vllm-0.33.0 and later",
+        "hit": 1600,
+    } in searched
+
+
+def test_as_many_misses_as_asked_for(here: Path) -> None:
+    """Prompts sent twice that end no chunk at their only boundary."""
+    ids = [(f"{name}{i}", i) for i in range(4) for name in "ab"]
+    requests = "".join(
+        f"    - {{id: {name}, {f'after: a{i}, ' if name[0] == 'b' else ''}prompt: [[{i}, 128]]}}\n" for name, i in ids
+    )
+    plain = SMALL[: SMALL.index("  speculative")] + "  clock: steps\nworkload:\n  requests:\n"
+    (here / "many.yaml").write_text(plain + requests)
+    result = run("many.yaml", "--findings", "2", "--no-remedy")
+    assert "4 requests hit nothing although an earlier prompt begins alike" in result.stdout
+    assert result.stdout.count("shares 128 tokens with a") == 2
+    assert result.stdout.endswith("  … and 2 more\n")
 
 
 def test_as_many_findings_as_asked_for_over_all_cases() -> None:

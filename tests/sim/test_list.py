@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,7 @@ def test_the_page_of_the_scenarios_is_what_the_files_say(monkeypatch: pytest.Mon
 
 def test_every_file_that_runs_has_a_title_a_source_and_expectations() -> None:
     for entry in entries(scenario_files([SCENARIOS])):
-        assert not entry.unreadable, entry.unreadable
+        assert not entry.wrong, entry.wrong
         assert entry.refused or (entry.title and (entry.source or "load" in entry.path)), entry.path
         assert entry.refused or entry.state == "all expect", entry.path
 
@@ -68,10 +69,39 @@ def test_a_file_says_what_it_is_without_being_run() -> None:
     ]
 
 
-def test_a_file_that_cannot_be_read_is_listed_as_such() -> None:
-    told = {Path(e.path).name: e.state for e in entries(scenario_files([Path(".")]))}
-    assert told == {"broken.yaml": "unreadable", "refused.yaml": "must be refused", "some.yaml": "1 expect"}
-    assert "not YAML" in run("list", "broken.yaml").stdout
+def test_what_check_refuses_is_listed_as_refused_and_not_counted(here: Path) -> None:
+    """Bad YAML, a key that is wrong, and a trace that is broken: whatever `stateat check` exits with 2 for."""
+    (here / "keys.yaml").write_text(SOME.replace("block_size: 8", "block_size: 8, kint: 1, blok: 2"))
+    trace = "workload: {trace: {format: mooncake, path: none.jsonl}}"
+    (here / "trace.yaml").write_text(SOME.replace("workload: {requests: [{id: a, prompt: [[1, 9]]}]}", trace))
+    told = {Path(e.path).stem: e.state for e in entries(scenario_files([Path(".")]))}
+    assert told == {
+        "broken": "refused",
+        "keys": "refused",
+        "refused": "must be refused",
+        "some": "1 expect",
+        "trace": "refused",
+    }
+    for name, state in told.items():
+        assert (run("check", f"{name}.yaml").exit_code == 2) == (state == "refused")
+    listed = run("list", ".").stdout
+    assert listed.endswith("\n2 scenario files, 3 refused\n")
+    words = " ".join(listed.split())
+    for part in ("not YAML", "unknown key (did you mean", "(and 1 more)", "found 'none.jsonl'"):
+        assert part in words
+    # What can be read of such a file still chooses it.
+    assert run("list", ".", "--class", "M3").stdout.endswith("\n1 scenario file, 2 refused\n")
+
+
+def test_a_trace_that_is_not_here_is_no_bad_file(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = "workload: {trace: {format: mooncake, path: 'shared:none.jsonl'}}"
+    (here / "some.yaml").write_text(SOME.replace("workload: {requests: [{id: a, prompt: [[1, 9]]}]}", trace))
+    monkeypatch.setenv("STATEAT_SHARED", str(here / "nowhere"))
+    assert run("list", "some.yaml").stdout.endswith("1 scenario file\n")
+    assert run("check", "some.yaml").exit_code == 0
+    (here / "nowhere").mkdir()
+    assert run("list", "some.yaml").stdout.endswith("0 scenario files, 1 refused\n")
+    assert run("check", "some.yaml").exit_code == 2
 
 
 @pytest.mark.parametrize(
@@ -104,7 +134,9 @@ def test_the_page_breaks_no_cell_and_links_each_file() -> None:
         (("list", ".", "--json", "--markdown"), "name one of them"),
         (("list", "some.yaml", "--markdown"), "takes one folder"),
         (("new", "some.yaml"), "some.yaml: it is there already"),
-        (("new", "some"), "allowed a name that ends in .yaml"),
+        (("new", "some"), "found '', allowed a name that ends in .yaml or .yml"),
+        (("new", "a\nb.yaml"), "'a b.yaml': found a control character"),
+        (("new", "a\x1b[31m.yaml"), "found a control character, allowed a name without"),
         (("new", "none/some.yaml"), "there is no folder none"),
     ],
 )
@@ -124,3 +156,11 @@ def test_a_new_file_comes_to_what_it_expects_and_fails_when_its_variants_are_swa
     assert run("check", "a b: c.yaml").exit_code == 0
     for split in ("prefill-end", "last-cache-position"):
         assert run("replay", "a b: c.yaml", "--rule", f"split={split}").exit_code == 1
+
+
+@pytest.mark.parametrize("name", ["plain.yml", "two words.yaml", "it's $HOME.yaml"])
+def test_the_next_command_that_is_named_is_one_that_a_shell_runs(here: Path, name: str) -> None:
+    told = run("new", name)
+    _, _, command = told.stderr.rstrip("\n").partition("next: ")
+    assert shlex.split(command) == ["stateat", "replay", name]
+    assert run(*shlex.split(command)[1:]).exit_code == 0

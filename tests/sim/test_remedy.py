@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,20 @@ def test_without_the_search_nothing_is_tried(monkeypatch: pytest.MonkeyPatch) ->
     assert result.exit_code == 0
     assert "avoided" not in result.output
     assert "trying" not in result.output
+
+
+def test_what_lets_a_request_hit_is_named_unless_something_else_gets_worse() -> None:
+    run = run_of(S02, "fixed gate")
+    outcome = simulate(run)
+    found = search(run)
+    raised = found.raising("b", outcome)
+    assert raised[Value("drafter_guard", "look-ahead-hash")] == 1600
+    # The old gate lets b hit too, what is poisoned.
+    old = Value("split", "last-cache-position")
+    assert found.tried[old].hits["b"] == 1600 and old not in raised
+    assert all(simulate(replaced(run, value)).hits["b"] == tokens for value, tokens in raised.items())
+    assert found.raising("nobody", outcome) == {}
+
+
+def replaced(run: Run, value: Value) -> Run:
+    return replace(run, options=replace(run.options, rules={**run.options.rules, value.rule: value.name}))

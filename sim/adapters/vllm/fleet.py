@@ -21,6 +21,8 @@ REFERENCE = "reference"
 PREFIX = "vllm:"
 CLEAN = {"poisoned": 0}
 """What is expected of a run on a release for which the file expects nothing."""
+UNJUDGED: Mapping[str, Any] = {"livelock": None}
+"""What is expected of a run whose own rules a release does not run: nothing, not even that it ends."""
 Make = Callable[[Options, Rules, Observer, int], LiveScheduler]
 """(options, rules in force, observer, seed): a scheduler that has not stepped yet."""
 
@@ -58,10 +60,15 @@ class Fleet:
         """Whether any engine is not the reference."""
         return self.specs != [REFERENCE]
 
+    @property
+    def has_reference(self) -> bool:
+        """Whether the reference engine is one of them."""
+        return REFERENCE in self.specs
+
     def spread(self, run: Run) -> list[Run]:
         """A run on each engine, as NAME@vllm:X without its rules.
 
-        On a release that is not its preset's it must poison nothing; with rules of its own it is not judged.
+        On a release that is not its preset's it must poison nothing and end; with rules of its own it is not judged.
         """
         return [
             run if spec == REFERENCE else self._on(run, self._resolve(spec, run.options.preset)) for spec in self.specs
@@ -127,13 +134,14 @@ class Fleet:
         preset = "vllm-" + name.removeprefix(PREFIX)
         nearest = preset if preset in presets.PRESETS else next(reversed(presets.PRESETS))
         options = replace(run.options, preset=nearest, rules={})
-        expect: Mapping[str, Any] | None = run.expect if run.options.preset == preset else CLEAN
+        away = run.options.preset != preset
+        expect: Mapping[str, Any] | None = CLEAN if away else run.expect
         if run.options.rules:
             # With rules of its own it is not what any release does, and expects nothing of it.
-            expect = {}
+            expect = UNJUDGED
             rules = ", ".join(f"{rule}={value}" for rule, value in run.options.rules.items())
             text = f"{run.variant}: {name} runs its own rules, not {rules}; what is expected of them is not compared"
             if text not in self._warned:
                 self._warned.add(text)
                 self._warn(text)
-        return replace(run, variant=f"{run.variant}@{name}", options=options, expect=expect)
+        return replace(run, variant=f"{run.variant}@{name}", options=options, expect=expect, elsewhere=away)

@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from oracle.drift import Drift, Token
-from sim.chronicle import Subject
 from sim.errors import InputError
 from sim.report.drift import heading, number, print_drift, summary, to_json, too_long
 from sim.report.drift_plot import draw, plot_logits, plot_states
+from sim.story import Subject
 
 SUBJECT = Subject("b", False, np.arange(2002), 1600, ())
 SAID = (5, 6, 7, 8, 5, 6, 7, 8, 9, 9)

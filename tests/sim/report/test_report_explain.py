@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from sim.chronicle import Chunk, Claim, Coverage, Piece, Reader, Story
 from sim.events import Write
 from sim.report.explain import STOPS, lines, to_json
+from sim.story import Chunk, Claim, Coverage, Piece, Reader, Story
 
 CHUNK = Chunk(0, 0, 8192, "a", 0, 364, "budget", 0, 7828)
 NEXT = Chunk(1, 1, 8192, "a", 364, 2002, "prompt-end", 0, 0)

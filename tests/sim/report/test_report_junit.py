@@ -61,3 +61,12 @@ def test_any_names_give_valid_xml(scenario: str, variant: str, found: str) -> No
 def test_what_xml_cannot_carry_is_written_as_an_escape() -> None:
     result = Result("s\x00\ud800<&\"'", "", "", "f", "us", {"v": Outcome("v", "", (), {})})
     assert ET.fromstring(to_junit([result]).encode())[0].get("name") == "s\\x00\\ud800<&\"'"
+
+
+def test_whatever_makes_a_check_fail_fails_a_case(told: SimpleNamespace) -> None:
+    """Poison, a state that is no number, a run that never ends."""
+    for severity, more in (("poison", {}), ("numerics", {}), ("liveness", {"livelock": True})):
+        result = told.result(x=told.clean("x", findings=(told.finding(severity=severity),), **more), expected=False)
+        assert result.unexpected == ["x"]
+        (case,) = ET.fromstring(to_junit([result]))[0]
+        assert case[0].get("message") == f"1 {severity} finding"

@@ -4,28 +4,15 @@ from __future__ import annotations
 
 import io
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from rich.console import Console
-from yaml import safe_load
 
-from sim.engine.options import Options, Speculative
-from sim.engine.presets import PRESETS, table
-from sim.engine.support import lacks
-from sim.events import Group
-from sim.expect import compare
-from sim.replay import drive
 from sim.report.table import (
-    head,
     poisoned_text,
-    print_expectations,
     print_result,
-    ready_expectation,
-    shortest_cacheable,
 )
 from sim.result import Failure, Result
-from sim.workload import Arrival
 
 FINDING = "I1 poison  step 1  gdn column 0 (slot 17, request a) is hashed as state@1600 but holds state@364"
 
@@ -136,106 +123,3 @@ def test_a_failed_expectation_is_a_diff_and_silence_is_not_success(told: SimpleN
     assert clean.endswith(
         "nothing poisoned, but nothing was hit either: that proves nothing; the file expects nothing\n"
     )
-
-
-def checked(result: Result) -> list[str]:
-    stream = io.StringIO()
-    print_expectations(result, 0.25, Console(file=stream, width=80))
-    return stream.getvalue().splitlines()
-
-
-def test_a_check_is_a_line_where_all_is_as_expected(told: SimpleNamespace) -> None:
-    assert checked(told.result()) == ["ok   scenarios/seeds/fragmented-first-chunk.yaml: as expected (0.2 s)"]
-    (line,) = checked(told.result(x=told.clean(), expected=False))
-    assert line.endswith(": nothing poisoned; the file expects nothing (0.2 s)")
-
-
-def test_a_check_that_fails_shows_both_values_and_a_line_ready_to_be_expected(told: SimpleNamespace) -> None:
-    ready = (
-        "    old gate: expect: {poisoned: 1, findings: {contains: "
-        "[{invariant: I1, request: a, column: 0, claimed: 1600, held: 364}]}}"
-    )
-    first, *rest = checked(told.result(Failure("old gate", "", "poisoned", 0, 1)))
-    assert first.startswith("FAIL scenarios/")
-    assert rest == [
-        "expectation failed  old gate: poisoned",
-        "    expected  0",
-        "    found     1",
-        f"    old gate: {FINDING}",
-        ready,
-    ]
-    first, *rest = checked(told.result(expected=False))
-    assert "FAIL" in first
-    assert "poisoned, and the file expects nothing" in first
-    assert rest == [f"    old gate: {FINDING}", ready]
-
-
-def test_the_ready_line_is_an_expectation_that_holds(told: SimpleNamespace) -> None:
-    findings = (told.finding(0), told.finding(1, severity="shape", invariant="I2"), told.finding(2, root=0, held=None))
-    outcome = told.outcome(poisoned=2, findings=findings)
-    assert compare(safe_load(ready_expectation(outcome)), outcome) == []
-    assert compare(safe_load(ready_expectation(outcome)), told.clean()) != []
-
-
-def test_the_head_is_one_line_with_grid_unit_prefix_and_pins(told: SimpleNamespace) -> None:
-    options = Options(told.groups, speculative=Speculative("mtp", 3))
-    assert head(options) == (
-        "grid 1600 · hash unit 16 · minimum cacheable prefix 3200 tokens (first repeat) · "
-        "a request pins 5 blocks of gdn + 1 per 16 tokens of attention · "
-        "the pool's 10,000 blocks are 160,000 tokens of attention"
-    )
-
-
-def test_the_head_shows_the_grid_that_the_rule_picks(told: SimpleNamespace) -> None:
-    assert head(Options(told.groups, cache_config_block_size=816)).startswith("grid 816 ")
-    assert head(Options(told.groups, rules={"grid": "min-over-groups"})).startswith("grid 16 ")
-    assert head(Options((Group("attention", "full-attention", 16),))).startswith("no recurrent group · ")
-
-
-# Prompt lengths around the law, and whether a repeat hit, in the recordings of vLLM 0.27.0 (blocks 16 and 1600).
-@pytest.mark.parametrize(
-    ("options", "misses", "hits"),
-    [
-        ({"speculative": Speculative("mtp", 2)}, 3199, 3200),
-        ({"speculative": Speculative("ngram", 0)}, 16, 718),
-        ({"speculative": Speculative("mtp", 3), "partial_hits": False}, 3199, 3200),
-    ],
-)
-def test_a_prompt_below_the_minimum_prefix_is_not_hit_again(
-    told: SimpleNamespace, options: dict[str, object], misses: int, hits: int
-) -> None:
-    text = head(Options(told.groups, **options))  # type: ignore[arg-type]
-    shortest = int(text.split("minimum cacheable prefix ")[1].split()[0])
-    assert misses < shortest <= hits
-
-
-@pytest.mark.parametrize("preset", list(PRESETS))
-@pytest.mark.parametrize("sizes", [(16, 64, None), (64, 64, None), (64, 64, 16), (32, 48, 16)])
-@pytest.mark.parametrize("drafter", [{}, {"method": "mtp"}, {"method": "mtp", "block_drop": False}])
-def test_the_minimum_prefix_is_the_first_whose_repeat_hits(
-    preset: str, sizes: tuple[int, int, int | None], drafter: dict[str, Any]
-) -> None:
-    attention, recurrent, unit = sizes
-    options = Options(
-        (Group("attention", "full-attention", attention, True), Group("gdn", "recurrent", recurrent)),
-        preset=preset,
-        prefix_match_unit=unit,
-        speculative=Speculative(num_speculative_tokens=2, **drafter) if drafter else Speculative(),
-        clock="steps",
-    )
-    if any(lacks(options, table(preset, {}))):
-        pytest.skip("the release has no such option")
-
-    def repeat_hits(tokens: int) -> bool:
-        arrivals = [Arrival(name, i, 30 * i, ((1, tokens),), 1) for i, name in enumerate("ab")]
-        return drive(options, arrivals).hit_tokens > 0
-
-    shortest = shortest_cacheable(options)
-    assert [repeat_hits(n) for n in (shortest - 1, shortest)] == [False, True]
-
-
-def test_the_head_warns_when_no_prompt_can_be_long_enough(told: SimpleNamespace) -> None:
-    assert "above max_model_len 3199: no hit ever" in head(
-        Options(told.groups, speculative=Speculative("mtp", 1), max_model_len=3199)
-    )
-    assert "prefix caching off" in head(Options(told.groups, enable_prefix_caching=False))

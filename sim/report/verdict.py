@@ -1,0 +1,111 @@
+"""Whether a scenario came to what it expects, and what there is to expect where it did not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import inf
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from sim.events import Finding
+from sim.report.lines import say
+from sim.report.text import (
+    case_name,
+    failure_lines,
+    failure_name,
+    finding_line,
+    findings_of,
+    one_line,
+    plural,
+    roots_first,
+)
+from sim.result import Outcome, Result
+
+READY_FINDINGS = 3
+"""Findings in a line that is ready to be expected."""
+
+
+def print_expectations(result: Result, seconds: float, console: Console) -> None:
+    """A scenario as one line of a check, and beneath it what was expected otherwise, or is unexpectedly wrong."""
+    unexpected = result.unexpected
+    if result.failures:
+        verdict = plural(len(result.failures), "expectation") + " failed"
+    elif unexpected:
+        verdict = unexpected_verdict(result)
+    else:
+        verdict = "as expected" if result.expected else "nothing poisoned; the file expects nothing"
+    failed = bool(result.failures or unexpected)
+    line = f"{'FAIL' if failed else 'ok  '} {one_line(result.path or result.scenario)}: {verdict} ({seconds:.1f} s)"
+    say(console, Text(line, style="red" if failed else ""))
+    _print_failures(result, console)
+    for name in dict.fromkeys([*unexpected, *(failure.variant for failure in result.failures)]):
+        if name in result.variants and name not in result.elsewhere:
+            _print_ready(name, result.variants[name], console)
+
+
+def _print_ready(variant: str, outcome: Outcome, console: Console) -> None:
+    """The first causes of what is grave, and a line that would expect them."""
+    if not (outcome.grave or outcome.livelock):
+        return
+    for case, finding in _causes(findings_of(outcome)):
+        say(console, Text(f"    {one_line(case_name(variant, case))}: {finding_line(finding)}"))
+    say(console, Text(f"    {one_line(variant)}: expect: {ready_expectation(outcome)}"))
+
+
+def _causes(findings: Iterable[tuple[str, Finding]]) -> list[tuple[str, Finding]]:
+    """The first roots, and the first request that waits in vain, each with its case."""
+    ordered = roots_first(findings)
+    roots = [pair for pair in ordered if pair[1].severity == "poison" and pair[1].root is None]
+    return roots[:READY_FINDINGS] + [pair for pair in ordered if pair[1].severity == "liveness"][:1]
+
+
+def ready_expectation(outcome: Outcome) -> str:
+    """What a scenario file would say to expect this outcome's poison, and that it never ends: YAML on one line."""
+    from yaml import safe_dump
+
+    keys = ("invariant", "request", "column", "claimed", "held")
+    found = [finding for _, finding in _causes(("", finding) for finding in outcome.findings)]
+    entries = [{key: getattr(f, key) for key in keys if getattr(f, key) is not None} for f in found]
+    expect: dict[str, Any] = {"poisoned": outcome.poisoned} if outcome.poisoned or not outcome.livelock else {}
+    expect |= {"livelock": True} if outcome.livelock else {}
+    expect |= {"findings": {"contains": entries}}
+    return str(safe_dump(expect, default_flow_style=True, sort_keys=False, width=inf, allow_unicode=True)).strip()
+
+
+def unexpected_verdict(result: Result) -> str:
+    """What is said where variants that expect nothing are poisoned or never end."""
+    outcomes = [result.variants[name] for name in result.unexpected]
+    facts = {"poisoned": any(o.grave for o in outcomes), "never ends": any(o.livelock for o in outcomes)}
+    what = " and ".join(text for text, there in facts.items() if there)
+    if not result.is_scenario:
+        return what
+    if not result.expected:
+        return f"{what}, and the file expects nothing"
+    return f"{what}, and nothing is expected of {', '.join(map(one_line, result.unexpected))}"
+
+
+def print_verdict(result: Result, console: Console) -> None:
+    """The last line of a replay: whether all is as expected, and what was expected otherwise."""
+    _print_failures(result, console)
+    if result.failures:
+        say(console, Text(plural(len(result.failures), "expectation") + " failed", style="bold red"))
+    elif result.unexpected:
+        say(console, Text(unexpected_verdict(result), style="bold red"))
+    elif result.expected:
+        say(console, Text("as expected", style="green"))
+    else:
+        hits = any(outcome.restores or outcome.loaded_tokens for outcome in result.variants.values())
+        proof = "" if hits else ", but nothing was hit either: that proves nothing"
+        say(console, Text("nothing poisoned" + proof + "; the file expects nothing" * result.is_scenario))
+
+
+def _print_failures(result: Result, console: Console) -> None:
+    for failure in result.failures:
+        say(console, Text(f"expectation failed  {failure_name(failure)}", style="red"))
+        for line in failure_lines(failure):
+            say(console, Text(f"    {line}"))
+    for variant in dict.fromkeys(f.variant for f in result.failures if f.variant in result.elsewhere):
+        text = "the file expects nothing of this release, on which nothing may be poisoned and a run must end"
+        say(console, Text(f"    {one_line(variant)}: {text}"))
