@@ -60,7 +60,7 @@ def geometry(
     from sim.geometry.named import NAMED, named
     from sim.geometry.remarks import remarks
     from sim.report.geometry import print_geometry, to_json
-    from sim.report.table import shortest_cacheable
+    from sim.shortest import shortest_repeat
 
     check_outputs({"--json": json_path, "--scenario": scenario_path}, [config] if config else [])
     if config is not None and name is not None:
@@ -70,7 +70,8 @@ def geometry(
     _check_names(flags)
     found = derive(named(name) if name is not None else read(config or Path()), Serving(**flags))
     engine = options(found)
-    shortest = shortest_cacheable(engine)
+    repeat = shortest_repeat(engine)
+    shortest = None if repeat is None else repeat.tokens
     warnings = remarks(found, shortest)
     text = scenario(found, scenario_path.stem) if scenario_path is not None else ""
     print_geometry(found, shortest, engine.hash_unit, warnings, console_on(stderr=str(json_path) == "-"))

@@ -10,18 +10,20 @@ PADDING_PERCENT = 5.0
 """Above it, padding is worth a word."""
 
 
-def remarks(geometry: Geometry, shortest: int) -> list[str]:
-    """Warnings, the gravest first; ``shortest``: tokens of the shortest prompt of which a repeat can be hit."""
+def remarks(geometry: Geometry, shortest: int | None) -> list[str]:
+    """Warnings, the gravest first; ``shortest``: tokens of the shortest prompt of which a repeat can be hit, if
+    that is known.
+    """
     return [*_never(geometry, shortest), *_flags(geometry), *_costs(geometry, shortest)]
 
 
-def _never(geometry: Geometry, shortest: int) -> Iterator[str]:
+def _never(geometry: Geometry, shortest: int | None) -> Iterator[str]:
     serving, block = geometry.serving, geometry.block_size
     budget, longest = serving.max_num_batched_tokens, geometry.max_model_len
     if geometry.mode == "none":
         yield "no request is ever hit: mode none is without prefix caching"
         return
-    if shortest > longest:
+    if shortest is not None and shortest > longest:
         yield f"no request is ever hit: the shortest prompt that can be is {shortest} tokens, max_model_len {longest}"
     if block > budget and geometry.mode == "align":
         if geometry.sizing.rejects_wide:
@@ -59,7 +61,7 @@ def _flags(geometry: Geometry) -> Iterator[str]:
         yield f"--mamba-ssm-cache-dtype {asked} does nothing: {serving.preset} keeps a KDA state in {kept}"
 
 
-def _costs(geometry: Geometry, shortest: int) -> Iterator[str]:
+def _costs(geometry: Geometry, shortest: int | None) -> Iterator[str]:
     ranks, heads = geometry.serving.tensor_parallel_size, geometry.model.attention.kv_heads
     if ranks > heads and not geometry.model.attention.latent:
         yield (
@@ -68,7 +70,7 @@ def _costs(geometry: Geometry, shortest: int) -> Iterator[str]:
         )
     if geometry.model.attention.latent and ranks > 1:
         yield f"the latent vector of a token is held on each of {ranks} ranks, the state is split over them"
-    if geometry.mode != "none" and geometry.drops and shortest >= 2 * geometry.block_size:
+    if geometry.mode != "none" and geometry.drops and shortest is not None and shortest >= 2 * geometry.block_size:
         yield (
             f"the drafter looks ahead, so a hit gives up its last block: a prompt below {shortest} tokens (two blocks) "
             "is never hit by its first repeat"

@@ -10,11 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from sim.geometry.derive import Geometry
-from sim.report.table import print_trimmed
+from sim.report.lines import print_trimmed
 from sim.report.text import one_line, plural
 
 
-def to_json(geometry: Geometry, shortest: int, hash_unit: int, warnings: Sequence[str]) -> dict[str, Any]:
+def to_json(geometry: Geometry, shortest: int | None, hash_unit: int, warnings: Sequence[str]) -> dict[str, Any]:
     """Sizes in tokens and bytes, of one layer on one rank unless a name says otherwise."""
     model, serving, longest = geometry.model, geometry.serving, geometry.max_model_len
     cached = geometry.mode != "none"
@@ -57,7 +57,7 @@ def to_json(geometry: Geometry, shortest: int, hash_unit: int, warnings: Sequenc
 
 
 def print_geometry(
-    geometry: Geometry, shortest: int, hash_unit: int, warnings: Sequence[str], console: Console
+    geometry: Geometry, shortest: int | None, hash_unit: int, warnings: Sequence[str], console: Console
 ) -> None:
     """The sizes, where each comes from, and what to know of them."""
     console.print(Text(one_line(_title(geometry)), style="bold"), soft_wrap=True)
@@ -83,7 +83,7 @@ def _title(geometry: Geometry) -> str:
     )
 
 
-def _rows(geometry: Geometry, shortest: int, hash_unit: int) -> Iterator[tuple[str, str, str]]:
+def _rows(geometry: Geometry, shortest: int | None, hash_unit: int) -> Iterator[tuple[str, str, str]]:
     g = geometry
     inputs = "latent vector" if g.model.attention.latent else "keys and values"
     yield "conv bytes", f"{g.conv_bytes:,}", g.conv_dtype
@@ -99,7 +99,8 @@ def _rows(geometry: Geometry, shortest: int, hash_unit: int) -> Iterator[tuple[s
         yield "cached", "never", "prefix caching is off"
     else:
         yield "hash unit", f"{hash_unit:,}", "tokens"
-        yield "shortest prompt", f"{shortest:,}", "tokens, of which an exact repeat can hit"
+        if shortest is not None:
+            yield "shortest prompt", f"{shortest:,}", "tokens, of which an exact repeat can hit"
     blocks, longest = g.state_blocks(g.max_model_len), g.max_model_len
     upto = f", at {longest:,} tokens" if g.mode == "all" else ""
     yield "states pinned", f"{blocks * g.block_bytes:,}", f"bytes a request: {plural(blocks, 'block')}{upto}"

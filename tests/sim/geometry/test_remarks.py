@@ -9,14 +9,15 @@ from sim.geometry.example import options
 from sim.geometry.model import Serving
 from sim.geometry.named import named
 from sim.geometry.remarks import remarks
-from sim.report.table import shortest_cacheable
+from sim.shortest import shortest_repeat
 
 QUIET = {"preset": "vllm-0.28.0"}
 
 
 def said(name: str, **flags: object) -> list[str]:
     found = derive(named(name), Serving(**{**QUIET, **flags}))  # type: ignore[arg-type]
-    return remarks(found, shortest_cacheable(options(found)))
+    repeat = shortest_repeat(options(found))
+    return remarks(found, None if repeat is None else repeat.tokens)
 
 
 @pytest.mark.parametrize("name", ["qwen3-next", "qwen3.6-27b", "kimi-linear", "falcon-h1"])
