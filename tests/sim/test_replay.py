@@ -144,3 +144,9 @@ def test_no_requests_no_steps() -> None:
     groups = (Group("attention", "full-attention", 16), Group("gdn", "recurrent", 64))
     outcome = drive(Options(groups, clock="steps"), list[Arrival]())
     assert (outcome.steps, outcome.requests, outcome.livelock, outcome.findings) == (0, 0, False, ())
+
+
+def test_a_result_says_which_variants_ran_where_the_file_expects_nothing() -> None:
+    scenario = load(Path(__file__).resolve().parents[2] / "scenarios" / "seeds" / "s02-anatomy.yaml")
+    away = replay(scenario, spread=lambda run: [replace(run, elsewhere=run.variant == "old gate")])
+    assert (away.elsewhere, replay(scenario).elsewhere) == (("old gate",), ())

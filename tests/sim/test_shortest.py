@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sim.engine.options import Options, Speculative
@@ -59,7 +59,6 @@ def configurations(draw: st.DrawFn) -> Options:
 
 
 @given(configurations())
-@settings(max_examples=150)
 def test_what_is_said_is_the_first_length_that_hits(options: Options) -> None:
     found = shortest_repeat(options)
     if found is not None:
@@ -70,7 +69,6 @@ def test_what_is_said_is_the_first_length_that_hits(options: Options) -> None:
 
 
 @given(configurations(), st.integers(1, 60))
-@settings(max_examples=60)
 def test_the_lengths_are_run_as_a_replay_runs_them(options: Options, tokens: int) -> None:
     """Beside the oracle, with blocks to spare."""
     sent = [Arrival("a", 0, 0, ((1, tokens),)), Arrival("b", 1, 0, ((1, tokens),), after="a")]
