@@ -33,7 +33,7 @@ class Claims:
         """A slot is advertised as a state of this request's prefix."""
         evidence = self.evidence
         truth = evidence.family.state_at(evidence.requests[request].tokens, offset)
-        claim = Claimed(group, request, column, offset, truth, evidence.now.index)
+        claim = Claimed(group, request, column, offset, truth, evidence.now.index, evidence.counts.claims)
         self.by_slot.setdefault(slot, {})[hash] = claim
         self.due[slot] = None
         self.reach.claim(group, truth, slot)
@@ -72,10 +72,15 @@ class Claims:
                 self.due[slot] = None
                 continue
             if content is not None and content.state is not None and evidence.family.equal(content.state, claim.truth):
-                if self.lockstep is None or not self.lockstep.check_window(evidence, hash, claim, slot, content):
+                lockstep = self.lockstep
+                torn = None if lockstep is None else lockstep.check_window(evidence, hash, claim, slot, content)
+                if torn is None:
                     self._measure(content, claim, slot, None)
+                else:
+                    counts.wrong.setdefault(claim.number, torn)
                 continue
             if (hash, slot) in self._pairs:
+                counts.wrong.setdefault(claim.number, self._pairs[hash, slot])
                 self._mark(slot, self._pairs[hash, slot])
                 continue
             root = None if content is None else evidence.root(content)
@@ -91,6 +96,7 @@ class Claims:
             by = f"{claim.request} in step {claim.step}"
             finding = evidence.poison("I1", *where, held, verdict, message, content, root, by)
             self._pairs[hash, slot] = finding
+            counts.wrong.setdefault(claim.number, finding)
             self._mark(slot, finding)
             if not evidence.in_order:
                 for reader in awaiting(slot):

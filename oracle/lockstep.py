@@ -44,11 +44,11 @@ class Lockstep:
         self._torn: dict[tuple[bytes, int], int] = {}
         """The finding of each (hash, slot) whose components ever differed."""
 
-    def check_window(self, evidence: Evidence, hash: bytes, claim: Claimed, slot: int, content: Content) -> bool:
-        """I13: where the matrix is right, the window of the convolution is too. Returns whether it is not."""
+    def check_window(self, evidence: Evidence, hash: bytes, claim: Claimed, slot: int, content: Content) -> int | None:
+        """I13: where the matrix is right, the window of the convolution is too. Returns the finding if it is not."""
         tokens = evidence.tokens(claim.request)
         if tokens is None or self.held(slot) == self.window(tokens, claim.offset):
-            return False
+            return None
         if (hash, slot) not in self._torn:
             verdicts = evidence.counts.verdicts
             verdicts["torn"] = verdicts.get("torn", 0) + 1
@@ -58,8 +58,9 @@ class Lockstep:
             )
             where = (claim.request, claim.group, claim.column, slot, claim.offset, claim.offset)
             self._torn[hash, slot] = evidence.poison("I13", *where, "torn", message, content)
-        evidence.lineage.poison(slot, self._torn[hash, slot])
-        return True
+        finding = self._torn[hash, slot]
+        evidence.lineage.poison(slot, finding)
+        return finding
 
     def window(self, tokens: Tokens, offset: int) -> Window:
         """The true window after ``offset`` tokens."""

@@ -34,9 +34,10 @@ from sim.explain_cli import explain
 from sim.geometry_cli import geometry
 from sim.list_cli import list_scenarios, new
 from sim.replay_cli import replay
+from sim.sweep_cli import sweep
 
 if TYPE_CHECKING:
-    from sim.replay import Make
+    from sim.simulate import Make
 
 
 class _Group(click.Group):
@@ -105,6 +106,7 @@ main.add_command(replay)
 main.add_command(check)
 main.add_command(explain)
 main.add_command(geometry)
+main.add_command(sweep)
 main.add_command(list_scenarios)
 main.add_command(new)
 
@@ -121,9 +123,9 @@ def audit(log: Path, truth: Mapping[str, str], json_path: Path | None, verbose: 
     Example:
       stateat replay scenario.yaml --log run.jsonl; stateat audit run.jsonl
     """
-    from sim.replay import audit as audit_log
     from sim.report.table import print_result
     from sim.scenario import check_truth
+    from sim.simulate import audit as audit_log
     from sim.truth import Truth
 
     wanted = Truth(**truth)

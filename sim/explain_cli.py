@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from sim.events import Finding
     from sim.misses import Miss
     from sim.remedy import Value
-    from sim.replay import Drift
     from sim.result import Outcome
     from sim.scenario import Run, Scenario
+    from sim.simulate import Drift
     from sim.story import Story
 
 
@@ -177,10 +177,10 @@ def _check(file: Path, drift: bool, plot: Path | None, json_path: Path | None) -
 
 def _simulated(scenario: Scenario, variants: Sequence[str]) -> dict[str, list[tuple[Run, Outcome]]]:
     """All runs, by variant."""
-    from sim.replay import simulate
     from sim.report.progress import Progress
     from sim.report.text import case_name
     from sim.scenario import runs
+    from sim.simulate import simulate
 
     found: dict[str, list[tuple[Run, Outcome]]] = {}
     for run in runs(scenario, only=variants):
@@ -193,7 +193,7 @@ def _simulated(scenario: Scenario, variants: Sequence[str]) -> dict[str, list[tu
 
 def _chosen(ran: Sequence[tuple[Run, Outcome]], limit: int) -> list[tuple[Run, Outcome, Story]]:
     """The findings of a variant that are told, over all its cases."""
-    from sim.replay import explain as followed
+    from sim.simulate import explain as followed
     from sim.story import rank, roots
 
     found = [(rank(f), i, f) for i, (_, outcome) in enumerate(ran) for f in roots(outcome.findings)]
@@ -213,8 +213,8 @@ def _block(outcome: Outcome, story: Story) -> int:
 
 
 def _drift(story: Story, tokens: int) -> Drift | None:
-    from sim.replay import drift
     from sim.report.text import plural
+    from sim.simulate import drift
 
     if story.subject is None:
         return None
@@ -251,8 +251,8 @@ def _print(told: _Told, wanted: bool, console: Console) -> None:
         return
     from rich.text import Text
 
-    from sim.replay import LONGEST_DRIFT
     from sim.report.drift import print_drift, too_long
+    from sim.simulate import LONGEST_DRIFT
     from sim.story import TORN
 
     console.print()

@@ -14,8 +14,8 @@ from sim.engine.options import Options
 from sim.engine.rules import Rules
 from sim.engine.scheduler import Scheduler
 from sim.events import Group, Observer
-from sim.replay import simulate
 from sim.scenario import Run
+from sim.simulate import simulate
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from sim.engine.presets import table
 from sim.engine.support import lacks
 from sim.errors import InputError
 from sim.scenario_models import SCHEMA, File, Oracle, VariantExpectation, Whole
-from sim.scenario_yaml import Node, Problem, failure, locate, merge, plain, read
+from sim.scenario_yaml import INLINE, Node, Problem, failure, locate, merge, of_plain, place, plain, read
 from sim.schema import Complaint
 from sim.truth import Truth
 from sim.truth import changed as changed_truth
@@ -79,14 +79,30 @@ class Scenario:
     expanded: tuple[Run, ...] = field(default=(), repr=False)
     """Every variant and case, in the order of the file."""
 
+    def reseeded(self, seed: int) -> Scenario:
+        """The same with another seed; what the file expects is of its own, so nothing is expected."""
+        if not (isinstance(seed, int) and 0 <= seed < 2**63):
+            raise InputError(f"seed: found {seed!r}, allowed a whole number from 0 to 2**63 - 1")
+        runs = tuple(replace(run, seed=seed, expect=None) for run in self.expanded)
+        return replace(self, seed=seed, expanded=runs)
 
-def load(path: str | Path) -> Scenario:
-    """Reads and checks a scenario file.
+
+def load(source: str | Path | Mapping[str, Any]) -> Scenario:
+    """Reads and checks a scenario file, or what would be in one as plain data (its paths: from the current folder).
 
     Raises InputError with one line for each problem: ``FILE:LINE: key.path: found X, allowed Y``.
     """
-    file = Path(path)
-    root, unreadable = read(file)
+    if isinstance(source, Mapping):
+        return checked(INLINE, of_plain(INLINE, source))
+    file = Path(source)
+    return checked(file, *read(file))
+
+
+def checked(file: Path, root: Node, unreadable: Sequence[Problem] = ()) -> Scenario:
+    """The scenario of a tree that was read from ``file``; ``unreadable``: what is wrong with single values of it."""
+    schema = root.get("schema")
+    if schema is not None and str(schema.value).startswith("stateat-sweep/"):
+        raise InputError(f"{place(file, schema.line)}: is a sweep, allowed a scenario; to run it: stateat sweep {file}")
     shape, wrong = _validated(File, root)
     expanded: list[Run] = []
     for item in _expand(file, root, shape):
@@ -252,12 +268,12 @@ def _expand(file: Path, root: Node, shape: File | None) -> Iterator[Run | Proble
         yield from _twice(override)
     base = Node({k: v for k in ("engine", "workload", "oracle") if (v := _given(root, k)) is not None}, root.line, "")
     for name, variant in (variants or {"": root}).items():
-        changed = merge(base, _override(variant))
+        changed = merge(base, override_of(variant))
         expect = variant.get("expect")
         wanted: Node | None = _with_cases(expect, cases, variant)
         group: list[Run] = []
         for case, changes in (cases or {"": Node({}, root.line, "")}).items():
-            node = merge(changed, _override(changes))
+            node = merge(changed, override_of(changes))
             whole, wrong = _validated(Whole, node)
             if whole is None:
                 yield from wrong
@@ -291,7 +307,7 @@ def _twice(override: Node) -> Iterator[Problem]:
             yield Problem(short.line, short.path, f"found it here and in engine.{key}, allowed in one place")
 
 
-def _override(node: Node) -> Node:
+def override_of(node: Node) -> Node:
     """The parts of a variant or case that change the run, its short forms moved into the engine."""
     values = {k: v for k in ("engine", "workload", "oracle") if (v := _given(node, k)) is not None}
     short = {k: v for k in ("preset", "rules") if (v := _given(node, k)) is not None}
@@ -349,5 +365,5 @@ def _run(file: Path, node: Node, shape: File | None, whole: Whole, variant: str,
         expect=None,
         workload=whole.workload,
         base=file.parent,
-        where=f"{file}:{at.line}: {at.path}",
+        where=f"{place(file, at.line)}: {at.path}",
     )

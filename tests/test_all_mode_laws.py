@@ -13,8 +13,8 @@ from worlds import Padded, World, worlds
 from sim.engine import presets
 from sim.engine.options import Options, Speculative
 from sim.events import Group, Observer
-from sim.replay import drive
 from sim.result import Outcome
+from sim.simulate import drive
 from sim.workload import Arrival
 
 WITH_ALL_MODE = [name for name, values in presets.PRESETS.items() if values["kernel"] == "align-and-all"]

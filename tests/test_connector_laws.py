@@ -14,9 +14,9 @@ from sim.cache.manager import KVCache
 from sim.engine import presets
 from sim.engine.options import Offload
 from sim.engine.rules import RULES
-from sim.replay import drive, simulate
 from sim.result import Outcome
 from sim.scenario import load, runs
+from sim.simulate import drive, simulate
 
 FIRST = settings(max_examples=5000, derandomize=True, database=None, phases=[Phase.generate])
 CLEAN = (

@@ -30,9 +30,9 @@ from sim.geometry.families import FAMILIES, MODEL_TYPES
 from sim.geometry.named import NAMED
 from sim.geometry.releases import ALL_MODE, SIZING
 from sim.geometry_cli import geometry
-from sim.replay import audit, replay
 from sim.scenario import load
 from sim.scenario_models import INVARIANTS, MECHANISMS, File, Whole
+from sim.simulate import audit, replay
 from sim.truth import STATES
 
 ROOT = Path(__file__).resolve().parent.parent

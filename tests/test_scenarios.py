@@ -11,10 +11,10 @@ import pytest
 
 from sim.errors import MissingError
 from sim.expect import MEASURED, PLAIN, STRUCTURED, compare, finding_facts
-from sim.replay import replay
 from sim.result import Outcome
 from sim.scenario import load
 from sim.scenario_models import Expectation
+from sim.simulate import replay
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = sorted(path for folder in ("seeds", "field") for path in (ROOT / "scenarios" / folder).glob("*.yaml"))

@@ -13,7 +13,7 @@ from sim.report.plots import check_suffix, save
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from sim.replay import Drift
+    from sim.simulate import Drift
 
 MAX_PANELS = 6
 COLORS = {"gated-delta": "#0072B2", "ssd": "#E69F00"}

@@ -9,7 +9,7 @@ from oracle.grid import disagreements
 from sim.engine import presets
 from sim.engine.options import Options
 from sim.events import Group
-from sim.replay import drive, options_in_force
+from sim.simulate import drive, options_in_force
 from sim.workload import Arrival
 
 ATTENTION = Group("attention", "full-attention", 16)

@@ -324,9 +324,9 @@ def test_determinism_is_checked() -> None:
 
 
 def test_what_is_not_deterministic_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sim.replay
+    import sim.simulate
 
-    real, calls = sim.replay.simulate, list[int]()
+    real, calls = sim.simulate.simulate, list[int]()
 
     def simulate(run: Any, *args: Any, **more: Any) -> Any:
         from dataclasses import replace
@@ -334,16 +334,16 @@ def test_what_is_not_deterministic_is_an_error(monkeypatch: pytest.MonkeyPatch) 
         calls.append(1)
         return replace(real(run, *args, **more), digest=str(len(calls)))
 
-    monkeypatch.setattr(sim.replay, "simulate", simulate)
+    monkeypatch.setattr(sim.simulate, "simulate", simulate)
     told = run("replay", "right.yaml", "--check-determinism")
     assert told.exit_code == 1
     assert "poisoned, variant old: not deterministic" in told.stderr
 
 
 def test_findings_that_differ_are_told_with_the_first_that_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sim.replay
+    import sim.simulate
 
-    real, calls = sim.replay.simulate, list[int]()
+    real, calls = sim.simulate.simulate, list[int]()
 
     def simulate(run: Any, *args: Any, **more: Any) -> Any:
         from dataclasses import replace
@@ -353,7 +353,7 @@ def test_findings_that_differ_are_told_with_the_first_that_does(monkeypatch: pyt
         late = [replace(f, step=f.step + 7) if f.invariant == "I2" else f for f in outcome.findings]
         return outcome if len(calls) == 1 else replace(outcome, findings=tuple(late))
 
-    monkeypatch.setattr(sim.replay, "simulate", simulate)
+    monkeypatch.setattr(sim.simulate, "simulate", simulate)
     told = run("replay", "right.yaml", "--check-determinism")
     assert told.exit_code == 1
     assert "digest" not in told.stderr.splitlines()[-1]

@@ -11,9 +11,9 @@ from hypothesis import given
 
 from sim.engine.scheduler import Scheduler
 from sim.misses import Had, Miss, Misses, misses
-from sim.replay import drive
 from sim.report.misses import reasons, sentence
 from sim.scenario import load, runs
+from sim.simulate import drive
 from tests.support.worlds import World, worlds
 
 ROOT = Path(__file__).resolve().parents[2]

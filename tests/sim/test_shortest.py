@@ -13,8 +13,8 @@ from sim.engine.presets import PRESETS, table
 from sim.engine.rules import RULES
 from sim.engine.support import lacks
 from sim.events import Group
-from sim.replay import drive
 from sim.shortest import Shortest, lengths, repeat_hits, shortest_repeat
+from sim.simulate import drive
 from sim.workload import Arrival
 
 SIZES = [(4, 16, None), (16, 16, None), (16, 16, 4), (8, 12, 4), (16, 8, None), (4, 16, 2), (32, 16, None), (5, 5, 1)]

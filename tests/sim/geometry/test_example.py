@@ -15,8 +15,8 @@ from sim.geometry.derive import derive, fits
 from sim.geometry.example import options, scenario
 from sim.geometry.model import Serving
 from sim.geometry.named import NAMED, named
-from sim.replay import replay
 from sim.scenario import load
+from sim.simulate import replay
 
 
 def written(folder: Path, name: str, **flags: object) -> Path:

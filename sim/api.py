@@ -1,0 +1,108 @@
+"""What a program or a notebook calls; also at the top of the package: ``sim.replay``.
+
+>>> import sim
+>>> result = sim.replay("scenarios/seeds/s02-anatomy.yaml")
+>>> result.variants["old gate"].poisoned
+1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sim.result import Result
+from sim.scenario import Run, Scenario, load
+from sim.stats import paired, rates, wilson
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Result", "Scenario", "load", "paired", "rates", "replay", "sweep", "wilson"]
+
+Source = str | Path | Mapping[str, Any] | Scenario
+"""A scenario file, what is in one as plain data, or one that was loaded."""
+
+
+def replay(
+    source: Source,
+    *,
+    variants: str | Sequence[str] | None = None,
+    rules: Mapping[str, str] | None = None,
+    seed: int | None = None,
+    state: str | None = None,
+    engine: str | Sequence[str] = "reference",
+    record: bool = True,
+) -> Result:
+    """Runs a scenario, all variants or those named, and compares it with what the file expects.
+
+    ``rules`` take precedence over the file's, and ``state`` is the oracle's state family. With another ``seed`` than
+    the file's nothing is expected. ``engine``: ``reference``, ``vllm``, ``vllm:RELEASE`` or ``vllm:FOLDER``, one or
+    several. ``record=False`` saves the memory of the frames ``requests``, ``steps``, ``claims`` and ``chunks``.
+
+    Raises :class:`sim.errors.StateatError`: its message names the file, line and key.
+    """
+    from sim.adapters.vllm.fleet import Fleet
+    from sim.columns import Columns
+    from sim.result import Outcome
+    from sim.simulate import replay as run_all
+    from sim.simulate import simulate
+
+    scenario = source if isinstance(source, Scenario) else load(source)
+    if seed is not None:
+        scenario = scenario.reseeded(seed)
+    columns: dict[tuple[str, str], Columns] = {}
+    with Fleet(_several(engine)) as fleet:
+
+        def one(run: Run) -> Outcome:
+            observers = [Columns()] if record else []
+            for heard in observers:
+                columns[run.variant, run.case] = heard
+            return simulate(run, observers, make=fleet.maker(run))
+
+        result = run_all(
+            scenario,
+            only=_several(variants),
+            overrides=rules,
+            truth={} if state is None else {"state": state},
+            run_one=one,
+            spread=fleet.spread,
+        )
+    return replace(result, columns=columns)
+
+
+def sweep(
+    source: str | Path | Mapping[str, Any],
+    *,
+    out: str | Path | None = None,
+    jobs: int = 1,
+    backend: str = "loky",
+    address: str | None = None,
+    variants: str | Sequence[str] | None = None,
+    yes: bool = False,
+    restart: bool = False,
+) -> pd.DataFrame:
+    """Runs a sweep file, or what would be in one as plain data; a row for each run, in the order of the plan.
+
+    With ``out`` (.parquet or .csv) the table is written there, and a sweep that was interrupted goes on where it
+    stopped. ``jobs``: processes; ``backend``: ``loky``, ``dask`` or ``ray``, of a cluster at ``address``. ``yes``: more
+    than 10,000 runs are meant. ``restart``: discard the runs of another plan.
+
+    Raises :class:`sim.errors.StateatError`; a run that fails is a row with its error.
+    """
+    from sim.sweeps.execute import LIMIT, execute
+    from sim.sweeps.pool import Pool
+    from sim.sweeps.read import read
+    from sim.sweeps.table import check_out
+
+    path = None if out is None else Path(out)
+    if path is not None:
+        check_out(path, source if isinstance(source, str | Path) else None)
+    plan = read(source, _several(variants), None if yes else LIMIT)
+    return execute(plan, Pool(jobs, backend, address), path, restart)
+
+
+def _several(names: str | Sequence[str] | None) -> Sequence[str]:
+    return (names,) if isinstance(names, str) else names or ()
