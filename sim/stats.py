@@ -11,7 +11,7 @@ and is the honest one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import nan, sqrt
+from math import isnan, nan, sqrt
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,7 @@ NO_HITS = "no hits: no conclusion"
 NO_RUNS = "every run failed: no conclusion"
 NO_PAIRS = "no pairs: no conclusion"
 ONE_RUN = "one run: no interval over runs"
+ALIKE = "every run gave the same rate: no interval over runs"
 ONE_PAIR = "one pair: no interval"
 DRAWS = 2000
 """Of a bootstrap."""
@@ -92,7 +93,8 @@ def rates(frame: pd.DataFrame, by: str | Sequence[str] = "variant", per: str = "
         events = _numbers(tried[wrong]) if per != "run" else (_numbers(tried[wrong]) > 0).astype(float)
         trials = _numbers(tried[total]) if total else np.ones(len(tried))
         row = {**key, "runs": len(runs), "failed": failed, "without_hits": len(runs) - len(tried)}
-        found.append(row | _rate(events, trials, f"rates {per}", level) | _hits(runs) | _why(runs, tried))
+        rate = _rate(events, trials, f"rates {per}", level)
+        found.append(row | rate | _hits(runs) | {"conclusion": _why(runs, tried, rate["run_low"])})
     return pd.DataFrame(found, columns=[*by, *RATES])
 
 
@@ -171,14 +173,13 @@ def _rate(events: Floats, trials: Floats, name: str, level: float) -> dict[str, 
         return row | dict.fromkeys(("rate", "low", "high", "run_low", "run_high"), nan)
     low, high = wilson(wrong, total, level)
     run_low, run_high = nan, nan
-    if len(events) > 1:
-        parts = [(events[draw].sum(axis=1), trials[draw].sum(axis=1)) for draw in _resampled(len(events), name)]
-        drawn, out_of = (np.concatenate(side) for side in zip(*parts, strict=True))
-        run_low, run_high = _percentiles(drawn[out_of > 0] / out_of[out_of > 0], level)
-        if wrong in (0, total):
-            # Nothing varies, so resampling has no width: what so many equal runs allow to say of one more.
-            bounds = wilson(0 if wrong == 0 else len(events), len(events), level)
-            run_low, run_high = min(run_low, bounds[0]), max(run_high, bounds[1])
+    events, trials = events[trials > 0], trials[trials > 0]
+    if len(events) > 1 and wrong in (0, total):
+        # Nothing varies, and resampling has no width: what so many equal runs allow to say of one more.
+        run_low, run_high = wilson(0 if wrong == 0 else len(events), len(events), level)
+    elif len(events) > 1 and np.ptp(events / trials) > 0:
+        drawn = [events[draw].sum(axis=1) / trials[draw].sum(axis=1) for draw in _resampled(len(events), name)]
+        run_low, run_high = _percentiles(np.concatenate(drawn), level)
     return row | {"rate": wrong / total, "low": low, "high": high, "run_low": run_low, "run_high": run_high}
 
 
@@ -187,12 +188,14 @@ def _hits(runs: pd.DataFrame) -> dict[str, float]:
     return {"hit_rate": float(runs["hit_tokens"].sum()) / prompts if prompts else nan}
 
 
-def _why(runs: pd.DataFrame, tried: pd.DataFrame) -> dict[str, str]:
+def _why(runs: pd.DataFrame, tried: pd.DataFrame, run_low: float) -> str:
     if not len(runs):
-        return {"conclusion": NO_RUNS}
+        return NO_RUNS
     if not len(tried):
-        return {"conclusion": NO_HITS}
-    return {"conclusion": ONE_RUN if len(tried) == 1 else ""}
+        return NO_HITS
+    if isnan(run_low):
+        return ONE_RUN if len(tried) == 1 else ALIKE
+    return ""
 
 
 def _sound(group: pd.DataFrame, together: Sequence[str] = ()) -> tuple[pd.DataFrame, int]:

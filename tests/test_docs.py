@@ -21,6 +21,7 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
+from sim.api import sweep
 from sim.engine.options import METHODS
 from sim.engine.presets import PRESETS
 from sim.engine.rules import RULES
@@ -202,12 +203,15 @@ def test_the_readme_is_short() -> None:
 
 @pytest.mark.parametrize("page", pages())
 def test_a_yaml_block_runs(page: Path, tmp_path: Path) -> None:
-    """A block with a schema is a scenario; a fragment goes into the page's first such block."""
+    """A block with a schema is a scenario or a sweep; a fragment goes into the page's first such scenario."""
     (tmp_path / "examples").symlink_to(DOCS / "examples")
     base: dict[str, Any] | None = None
     for i, block in enumerate(blocks(page, "yaml")):
         data = yaml.safe_load(block)
         assert isinstance(data, dict)
+        if str(data.get("schema")).startswith("stateat-sweep/"):
+            assert (sweep(data)["error"] == "").all()
+            continue
         if "schema" in data:
             base = base or data
             text = block

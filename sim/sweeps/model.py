@@ -28,8 +28,11 @@ def _seed_range(text: str) -> str:
 
 
 def _several(seeds: list[int]) -> list[int]:
-    if twice := next((seed for i, seed in enumerate(seeds) if seed in seeds[:i]), None) if len(seeds) < 1000 else None:
-        raise ValueError(f"found the seed {twice} twice, allowed once")
+    seen: set[int] = set()
+    for seed in seeds:
+        if seed in seen:
+            raise ValueError(f"found the seed {seed} twice, allowed once")
+        seen.add(seed)
     return seeds
 
 

@@ -19,6 +19,7 @@ from sim.scenario_yaml import read as read_tree
 from sim.sweeps.keys import NoSuchKey, covers, locate_key
 from sim.sweeps.model import SCHEMA, SweepFile
 from sim.sweeps.plan import Axis, Base, Plan, check_size, drawn
+from sim.workload.files import resolve
 
 TRIES = 200
 """Points at which a value is tried before it counts as one that is never allowed."""
@@ -179,7 +180,9 @@ def _try(plan: Plan) -> None:
             for pick in plan.picks:
                 budget -= 1
                 try:
-                    plan.base.at([(a.location, v) for a, v in zip(plan.axes, values, strict=True)], 0, *pick)
+                    run = plan.base.at([(a.location, v) for a, v in zip(plan.axes, values, strict=True)], 0, *pick)
+                    if run.workload.trace is not None:
+                        resolve(run.workload.trace.path, run.base, run.where)
                 except InputError as error:
                     first = first if first[0] else (str(error), _told(plan, str(error), values))
                 else:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import sim
 from sim.errors import InputError
-from sim.stats import NO_HITS, NO_PAIRS, NO_RUNS, ONE_PAIR, ONE_RUN, PER, paired, rates, wilson
+from sim.stats import ALIKE, NO_HITS, NO_PAIRS, NO_RUNS, ONE_PAIR, ONE_RUN, PER, paired, rates, wilson
 
 Counts = st.integers(0, 10**6)
 
@@ -157,6 +157,11 @@ def test_where_nothing_is_wrong_the_interval_over_runs_is_that_of_so_many_runs()
     assert (row["run_low"], row["run_high"]) == wilson(0, 20)
     (row,) = rates(runs(*[{"poisoned": 100}] * 20)).to_dict("records")
     assert (row["run_low"], row["run_high"]) == wilson(20, 20)
+
+
+def test_runs_that_all_give_the_same_rate_have_no_interval_of_no_width() -> None:
+    (row,) = rates(runs(*[{"poisoned": 7}] * 4)).to_dict("records")
+    assert row["conclusion"] == ALIKE and isnan(row["run_low"]) and row["rate"] == 0.07
 
 
 def test_claims_of_one_run_depend_on_each_other_and_only_the_interval_over_runs_covers() -> None:

@@ -296,6 +296,12 @@ def test_what_is_wrong_with_the_base_is_told_with_its_line(tmp_path: Path) -> No
         read(tmp_path / "s.yaml")
 
 
+def test_a_trace_that_is_not_there_is_told_before_anything_runs() -> None:
+    workload = {"trace": {"format": "mooncake", "path": "nowhere.jsonl"}}
+    found = refused(base=small_sweep.base(workload=workload))
+    assert "found 'nowhere.jsonl', allowed an existing file" in found and len(found.splitlines()) == 1
+
+
 def test_a_sweep_is_no_scenario(tmp_path: Path) -> None:
     file = tmp_path / "s.yaml"
     file.write_text(yaml.safe_dump(small_sweep.sweep(), sort_keys=False))

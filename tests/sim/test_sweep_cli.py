@@ -1,0 +1,137 @@
+"""``stateat sweep``: what it prints, how it ends, and where."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import small_sweep
+import yaml
+from click.testing import CliRunner, Result
+
+from sim.cli import main
+from sim.stats import PER
+
+ROOT = Path(__file__).resolve().parents[2]
+SWEEPS = sorted((ROOT / "scenarios" / "sweeps").glob("*.yaml"))
+
+
+def invoke(folder: Path, *arguments: str, **changes: Any) -> Result:
+    file = folder / "sweep.yaml"
+    file.write_text(yaml.safe_dump(small_sweep.sweep(**changes), sort_keys=False))
+    return CliRunner().invoke(main, ["sweep", str(file), *arguments])
+
+
+def test_a_line_for_each_point_and_variant_on_stdout_and_progress_on_stderr(tmp_path: Path) -> None:
+    result = invoke(tmp_path)
+    assert result.exit_code == 0, result.output
+    head, *lines = result.stdout.splitlines()[1:]
+    assert head.split()[:2] == ["max_num_batched_tokens", "variant"]
+    assert head.split()[2:6] == ["runs", "poisoned", "of", "claims"] and head.endswith("requests  hit rate")
+    assert [line.split()[:3] for line in lines] == [
+        ["400", "old", "2"], ["400", "new", "2"], ["800", "old", "2"], ["800", "new", "2"],
+    ]  # fmt: skip
+    assert "small: 8 runs (2 points, 2 seeds, 2 variants and cases)" in result.stderr
+    assert "nothing is kept without --out" in result.stderr
+
+
+def test_a_narrow_terminal_cuts_no_interval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = invoke(tmp_path).stdout
+    monkeypatch.setenv("COLUMNS", "30")
+    assert invoke(tmp_path).stdout == wide
+    assert "…" not in wide
+
+
+def test_the_file_and_json_say_the_same(tmp_path: Path) -> None:
+    out = tmp_path / "t.parquet"
+    result = invoke(tmp_path, "--out", str(out), "--json", "-")
+    told = json.loads(result.stdout)
+    assert list(told) == ["sweep", "rows", "rates"] and list(told["rates"]) == list(PER)
+    table = pd.read_parquet(out)
+    assert [row["digest"] for row in told["rows"]] == table["digest"].tolist()
+    assert sum(row["wrong"] for row in told["rates"]["claim"]) == table["poisoned"].sum()
+    # The table goes to stderr then.
+    assert "hit rate" in result.stderr
+
+
+def test_a_finished_sweep_is_not_run_again(tmp_path: Path) -> None:
+    out = tmp_path / "t.csv"
+    first = invoke(tmp_path, "--out", str(out))
+    again = invoke(tmp_path, "--out", str(out))
+    assert "8 of 8 runs are there" in again.stderr and again.stdout == first.stdout
+    other = invoke(tmp_path, "--out", str(out), seeds=[9])
+    assert other.exit_code == 2 and "--restart" in other.stderr
+    assert invoke(tmp_path, "--out", str(out), "--restart", seeds=[9]).exit_code == 0
+
+
+def test_without_hits_there_is_no_conclusion(tmp_path: Path) -> None:
+    workload = {**small_sweep.BASE["workload"], "prompt": {"kind": "fixed", "length": 100}}
+    result = invoke(tmp_path, base=small_sweep.base(workload=workload), grid=None)
+    assert result.exit_code == 0
+    lines = [line.split() for line in result.stdout.splitlines()[2:]]
+    assert lines == [[v, "2", "no", "hits", "no", "conclusion"] for v in ("old", "new")]
+
+
+def test_some_runs_without_hits_and_seeds_that_change_nothing_are_told(tmp_path: Path) -> None:
+    some = invoke(tmp_path, grid={"engine.enable_prefix_caching": [True, False]})
+    assert "no hits" in some.stdout and "4 runs without hits are left out of the rates" in some.stdout
+    inline = {"requests": [{"id": n, "arrive": t, "prompt": [[1, 400]]} for t, n in enumerate("ab")]}
+    same = invoke(tmp_path, base=small_sweep.base(workload=inline), grid=None, seeds="0:10")
+    assert "where the seeds change nothing they count as one run (18 repeats)" in same.stdout
+
+
+def test_a_failed_run_is_told_and_the_exit_code_is_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "failing_rule.py").write_text(
+        "class Raise:\n    def __call__(self, chunk):\n        raise RuntimeError('no' * 400)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    variants = {"old": {}, "odd": {"rules": {"split": "failing_rule:Raise"}}}
+    result = invoke(tmp_path, base=small_sweep.base(variants=variants))
+    sys.modules.pop("failing_rule", None)
+    assert result.exit_code == 1
+    assert "every run failed" in result.stdout
+    (told,) = [line for line in result.stdout.splitlines() if "failed (first: run 1)" in line]
+    assert "RuntimeError: nono" in told and len(told) < 400
+
+
+def test_a_million_runs_ask_first(tmp_path: Path) -> None:
+    grid = {"engine.num_blocks": list(range(4000, 4500)), "workload.count": list(range(1, 501))}
+    result = invoke(tmp_path, grid=grid)
+    assert result.exit_code == 2
+    assert "1,000,000 runs" in result.stderr and "unless you say --yes" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--out", "t.xlsx"], "--out t.xlsx: found '.xlsx', allowed: .parquet, .csv"),
+        (["--jobs", "0"], "0 is not in the range x>=1"),
+        (["--backend", "spark"], "--backend: found 'spark', allowed loky, dask, ray"),
+        (["--variant", "nobody"], "variant: found 'nobody', allowed old, new"),
+    ],
+)
+def test_bad_usage_is_one_message(tmp_path: Path, arguments: list[str], message: str) -> None:
+    result = invoke(tmp_path, *arguments)
+    assert result.exit_code == 2 and message in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_the_table_is_never_the_sweep_itself(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.csv"
+    file.write_text(yaml.safe_dump(small_sweep.sweep(), sort_keys=False))
+    before = file.read_text()
+    result = CliRunner().invoke(main, ["sweep", str(file), "--out", str(file)])
+    assert result.exit_code == 2 and "that is the input" in result.stderr
+    assert file.read_text() == before
+
+
+def test_folders_of_scenarios_may_hold_sweeps(tmp_path: Path) -> None:
+    assert SWEEPS
+    for line in (["list", str(ROOT / "scenarios" / "sweeps")], ["check", str(ROOT / "scenarios" / "sweeps")]):
+        assert "no scenario files" in CliRunner().invoke(main, line).stderr
+    result = CliRunner().invoke(main, ["replay", str(SWEEPS[0])])
+    assert result.exit_code == 2 and f"to run it: stateat sweep {SWEEPS[0]}" in result.stderr
