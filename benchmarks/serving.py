@@ -8,8 +8,8 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from sim.replay import drive
 from sim.scenario import load, runs
+from sim.simulate import drive
 from sim.workload.generate import arrivals
 
 

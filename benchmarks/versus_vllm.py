@@ -2,7 +2,7 @@
 
 First both decide the workload once, vLLM live through a pipe, and every chunk, hit, preemption and end is compared.
 Then timed runs alternate: vLLM in a process of its own, without pipe and listeners (``vllm_alone.py``), and
-``sim.replay.drive``. Token ids are generated before the clock starts, for both.
+``sim.simulate.drive``. Token ids are generated before the clock starts, for both.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from sim.adapters.vllm.process import WORKER, Child
 from sim.conform import Decisions
 from sim.engine.options import Options
 from sim.recording import options_of
-from sim.replay import Make, drive
 from sim.result import Outcome
+from sim.simulate import Make, drive
 from sim.workload import Arrival
 
 RELEASE = "0.32.0"

@@ -207,7 +207,9 @@ class Auditor(Observer):
         # What a step publishes when it commits comes after the prefills that ended in it.
         self._count_prefilled()
         truth = self.family.state_at(self.requests[request].tokens, offset)
-        self.claims.setdefault(slot, {})[hash] = Claimed(group, request, column, offset, truth, self.index)
+        self.claims.setdefault(slot, {})[hash] = Claimed(
+            group, request, column, offset, truth, self.index, self.counts.claims
+        )
         self._due[slot] = None
         self._ever.add((group, truth))
         self._live.setdefault((group, truth), {})[slot] = None
@@ -398,10 +400,13 @@ class Auditor(Observer):
                 self._due[slot] = None
                 continue
             if content is not None and content.state is not None and self.family.equal(content.state, claim.truth):
-                if not self._is_torn(hash, claim, slot, content):
+                if self._is_torn(hash, claim, slot, content):
+                    self.counts.wrong.setdefault(claim.number, self._torn[hash, slot])
+                else:
                     self._measure(content, claim, slot, None)
                 continue
             if (hash, slot) in self._pairs:
+                self.counts.wrong.setdefault(claim.number, self._pairs[hash, slot])
                 self._mark(slot, self._pairs[hash, slot])
                 continue
             root = None if content is None else self._blame(content)
@@ -428,6 +433,7 @@ class Auditor(Observer):
                 f"{claim.request} in step {claim.step}",
             )
             self._pairs[hash, slot] = finding
+            self.counts.wrong.setdefault(claim.number, finding)
             self._mark(slot, finding)
             if not self.in_order:
                 for reader in self.custody.awaiting(slot):

@@ -18,6 +18,8 @@ class Claimed:
     offset: int
     truth: Any
     step: int
+    number: int
+    """How many claims were made before it."""
 
 
 @dataclass(slots=True)
@@ -68,6 +70,8 @@ class Counts:
     null_boundaries: int = 0
     materialized_boundaries: int = 0
     claims: int = 0
+    wrong: dict[int, int] = field(default_factory=dict)
+    """By number of a claim: the first finding (I1, I13) about it."""
     verdicts: dict[str, int] = field(default_factory=dict)
     """Of the claims that I1 found wrong: how many slots held what."""
     mid_block: int = 0

@@ -99,9 +99,9 @@ def check(
 
 def _expected(file: Path, truth: Mapping[str, str], fleet: Fleet) -> Result:
     """A scenario's outcome, after what its release would say of its configuration."""
-    from sim.replay import replay as run_all
-    from sim.replay import simulate
     from sim.scenario import load, warnings
+    from sim.simulate import replay as run_all
+    from sim.simulate import simulate
 
     scenario = load(file)
     not_compared(scenario, truth)

@@ -35,7 +35,7 @@ from sim.list_cli import list_scenarios, new
 from sim.replay_cli import replay
 
 if TYPE_CHECKING:
-    from sim.replay import Make
+    from sim.simulate import Make
 
 
 class _Group(click.Group):
@@ -119,9 +119,9 @@ def audit(log: Path, truth: Mapping[str, str], json_path: Path | None, verbose: 
     Example:
       stateat replay scenario.yaml --log run.jsonl; stateat audit run.jsonl
     """
-    from sim.replay import audit as audit_log
     from sim.report.table import print_result
     from sim.scenario import check_truth
+    from sim.simulate import audit as audit_log
     from sim.truth import Truth
 
     wanted = Truth(**truth)

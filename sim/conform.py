@@ -13,8 +13,8 @@ from sim.engine.support import lacks
 from sim.errors import InputError, RefusedError
 from sim.events import Group, Observer
 from sim.recording import Recording, arrivals_of, options_of
-from sim.replay import Make, drive
 from sim.result import Outcome
+from sim.simulate import Make, drive
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ NEEDED = {
     "PyYAML": "scenario files",
     "rich": "tables in the terminal",
     "matplotlib": "pictures (--plot)",
+    "pandas": "results as frames",
 }
 """The distributions that stateat needs, and what each is for."""
 

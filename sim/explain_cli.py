@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from sim.chronicle import Story
     from sim.events import Finding
     from sim.remedy import Search, Value
-    from sim.replay import Drift
     from sim.result import Outcome
     from sim.scenario import Run, Scenario
+    from sim.simulate import Drift
 
 EXISTING = click.Path(path_type=Path)
 
@@ -198,10 +198,10 @@ def _check(file: Path, drift: bool, plot: Path | None, json_path: Path | None) -
 
 def _simulated(scenario: Scenario, variants: Sequence[str]) -> dict[str, list[tuple[Run, Outcome]]]:
     """All runs, by variant."""
-    from sim.replay import simulate
     from sim.report.progress import Progress
     from sim.report.text import case_name
     from sim.scenario import runs
+    from sim.simulate import simulate
 
     found: dict[str, list[tuple[Run, Outcome]]] = {}
     for run in runs(scenario, only=variants):
@@ -215,7 +215,7 @@ def _simulated(scenario: Scenario, variants: Sequence[str]) -> dict[str, list[tu
 def _chosen(ran: Sequence[tuple[Run, Outcome]], limit: int) -> list[tuple[Run, Outcome, Story]]:
     """The findings of a variant that are told, over all its cases."""
     from sim.chronicle import rank, roots
-    from sim.replay import explain as followed
+    from sim.simulate import explain as followed
 
     found = [(rank(f), i, f) for i, (_, outcome) in enumerate(ran) for f in roots(outcome.findings)]
     stories: dict[tuple[int, int], Story] = {}
@@ -234,7 +234,7 @@ def _block(outcome: Outcome, story: Story) -> int:
 
 
 def _drift(story: Story, tokens: int) -> Drift | None:
-    from sim.replay import drift
+    from sim.simulate import drift
 
     if story.subject is None:
         return None
@@ -272,8 +272,8 @@ def _print(told: _Told, wanted: bool, console: Console) -> None:
     from rich.text import Text
 
     from sim.chronicle import TORN
-    from sim.replay import LONGEST_DRIFT
     from sim.report.drift import print_drift, too_long
+    from sim.simulate import LONGEST_DRIFT
 
     console.print()
     if subject is None:

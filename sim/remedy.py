@@ -11,9 +11,9 @@ from sim.engine.rules import RULES
 from sim.engine.support import lacks
 from sim.errors import StateatError
 from sim.events import Finding
-from sim.replay import simulate
 from sim.result import Outcome
 from sim.scenario import Run
+from sim.simulate import simulate
 
 MAX_CHUNKS = 200_000
 """All runs of a search together; a search that would take more stops there, and says so."""

@@ -137,7 +137,7 @@ class _Studio:
         truth: Mapping[str, str],
         twice: bool,
     ) -> Result:
-        from sim.replay import replay as run_all
+        from sim.simulate import replay as run_all
 
         if self.outputs.log is not None:
             from sim.adapters.log import Recorder
@@ -159,10 +159,10 @@ class _Studio:
 
     def _one(self, run: Run, check: Callable[[Run, Outcome], None] | None) -> Outcome:
         from sim.engine.presets import table
-        from sim.replay import simulate
         from sim.report.progress import Progress
         from sim.report.table import head
         from sim.scenario import warnings
+        from sim.simulate import simulate
 
         name = run.variant + (f" / {run.case}" if run.case else "")
         make = self.fleet.maker(run)
@@ -239,7 +239,7 @@ def _same_again(run: Run, outcome: Outcome, fleet: Fleet) -> None:
     """Run once more, step by step, and compare everything that was decided and found."""
     from dataclasses import replace
 
-    from sim.replay import simulate
+    from sim.simulate import simulate
 
     again = replace(simulate(run, fast_forward=False, make=fleet.maker(run)), wall_s=outcome.wall_s)
     if again != outcome:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sim.events import GRAVE, Finding, Group
 from sim.truth import Truth
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from sim.columns import Columns
 
 LISTED_REQUESTS = 1000
 """``ends`` and ``hits`` are listed for so many requests at most."""
@@ -82,6 +87,10 @@ class Outcome:
     """Under ``cases``: the outcome of each, of which this one is the sum."""
     violated: int = 0
     """Cases (or this run) with an I1 or a mid-block-start I2 finding."""
+    tainted: tuple[str, ...] = ()
+    """The requests that read a wrong state."""
+    wrong_claims: Mapping[int, int] = field(default_factory=dict)
+    """By number of a claim, in the order in which they were made: the first finding (I1, I13) about it."""
     states: States | None = None
     """None for ``digest``."""
     free_blocks: int = field(default=-1, compare=False)
@@ -136,9 +145,50 @@ class Result:
     """False for a log."""
     silent: tuple[str, ...] = ()
     """Variants that expect nothing: nothing may be poisoned there."""
+    columns: Mapping[tuple[str, str], Columns] = field(default_factory=dict, compare=False, repr=False)
+    """By variant and case: what was recorded for the frames. Empty unless it was asked for."""
 
     @property
     def unexpected(self) -> list[str]:
         """Variants that expect nothing, and are poisoned or hold what is no number."""
         names = self.silent if self.expected else self.variants
         return [name for name in names if any(f.severity in GRAVE for f in self.variants[name].findings)]
+
+    # As pandas frames, with variant and case in front (docs/python.md). Each access makes a new one. All but
+    # ``findings`` need a recording, and raise InputError without.
+
+    @property
+    def findings(self) -> pd.DataFrame:
+        """What was found."""
+        from sim.frames import findings
+
+        return findings(self)
+
+    @property
+    def requests(self) -> pd.DataFrame:
+        """Each request: its hit, its first token, its end, whether it read a wrong state."""
+        from sim.frames import requests
+
+        return requests(self)
+
+    @property
+    def steps(self) -> pd.DataFrame:
+        """Each step that was told. Those between two rows were fast-forwarded: nothing but decoding happened in
+        them, and ``chunks`` says how many steps a row of it covers."""
+        from sim.frames import steps
+
+        return steps(self)
+
+    @property
+    def claims(self) -> pd.DataFrame:
+        """Each claim: what it said of a slot, how long, who restored from it, and the finding about it."""
+        from sim.frames import claims
+
+        return claims(self)
+
+    @property
+    def chunks(self) -> pd.DataFrame:
+        """Each chunk; a run of decode steps that was fast-forwarded is one row."""
+        from sim.frames import chunks
+
+        return chunks(self)

@@ -21,7 +21,7 @@ from sim.engine.presets import table
 from sim.engine.support import lacks
 from sim.errors import InputError
 from sim.scenario_models import SCHEMA, File, Oracle, VariantExpectation, Whole
-from sim.scenario_yaml import Node, Problem, failure, locate, merge, plain, read
+from sim.scenario_yaml import INLINE, Node, Problem, failure, locate, merge, of_plain, place, plain, read
 from sim.schema import Complaint
 from sim.truth import Truth
 from sim.truth import changed as changed_truth
@@ -77,14 +77,27 @@ class Scenario:
     expanded: tuple[Run, ...] = field(default=(), repr=False)
     """Every variant and case, in the order of the file."""
 
+    def reseeded(self, seed: int) -> Scenario:
+        """The same with another seed; what the file expects is of its own, so nothing is expected."""
+        if not (isinstance(seed, int) and 0 <= seed < 2**63):
+            raise InputError(f"seed: found {seed!r}, allowed a whole number from 0 to 2**63 - 1")
+        runs = tuple(replace(run, seed=seed, expect=None) for run in self.expanded)
+        return replace(self, seed=seed, expanded=runs)
 
-def load(path: str | Path) -> Scenario:
-    """Reads and checks a scenario file.
+
+def load(source: str | Path | Mapping[str, Any]) -> Scenario:
+    """Reads and checks a scenario file, or what would be in one as plain data (its paths: from the current folder).
 
     Raises InputError with one line for each problem: ``FILE:LINE: key.path: found X, allowed Y``.
     """
-    file = Path(path)
-    root, unreadable = read(file)
+    if isinstance(source, Mapping):
+        return checked(INLINE, of_plain(INLINE, source))
+    file = Path(source)
+    return checked(file, *read(file))
+
+
+def checked(file: Path, root: Node, unreadable: Sequence[Problem] = ()) -> Scenario:
+    """The scenario of a tree that was read from ``file``; ``unreadable``: what is wrong with single values of it."""
     shape, wrong = _validated(File, root)
     expanded: list[Run] = []
     for item in _expand(file, root, shape):
@@ -346,5 +359,5 @@ def _run(file: Path, node: Node, shape: File | None, whole: Whole, variant: str,
         expect=None,
         workload=whole.workload,
         base=file.parent,
-        where=f"{file}:{at.line}: {at.path}",
+        where=f"{place(file, at.line)}: {at.path}",
     )

@@ -8,16 +8,19 @@ where it was written after :func:`merge`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 
 from sim.errors import InputError
 from sim.schema import Location
 
+INLINE = Path("<mapping>")
+"""Stands for the file where a program gives the data itself; there are no lines then."""
 MAX_BYTES = 4 * 2**20
 """Size of a scenario file; more requests than fit belong into a trace."""
 MAX_VALUES = 200_000
@@ -40,7 +43,7 @@ class Node:
     value: Any
     """A ``dict[str, Node]``, a ``list[Node]``, or text, a number, a truth value or None."""
     line: int
-    """From 1; of the key, for a value of a mapping."""
+    """From 1; of the key, for a value of a mapping. 0: it was written in no file."""
     path: str
     """The keys that lead to it, as written in the file: ``variants.old gate.engine.groups[0]``."""
     text: str | None = None
@@ -68,9 +71,14 @@ class Problem:
 def failure(file: Path, problems: Iterable[Problem]) -> InputError:
     """One error that lists each problem on a line, in the order of the file."""
     listed = sorted(dict.fromkeys(problems), key=lambda p: p.line)
-    lines = [f"{file}:{p.line}: {p.path}: {p.text}" if p.path else f"{file}:{p.line}: {p.text}" for p in listed]
+    lines = [": ".join(filter(None, (place(file, p.line), p.path, p.text))) for p in listed]
     more = [f"... and {len(lines) - MAX_LISTED} more"] if len(lines) > MAX_LISTED else []
     return InputError("\n".join(lines[:MAX_LISTED] + more))
+
+
+def place(file: Path, line: int) -> str:
+    """``FILE:LINE``."""
+    return f"{file}:{line}" if line else str(file)
 
 
 def read(file: Path) -> tuple[Node, list[Problem]]:
@@ -241,6 +249,29 @@ def plain(node: Node) -> Any:
     if isinstance(node.value, list):
         return [plain(value) for value in node.value]
     return node.value
+
+
+def of_plain(file: Path, value: Any, path: str = "", depth: int = 0) -> Node:
+    """The tree of plain data: mappings, lists, text, numbers (NumPy's too), truth values, None.
+
+    Raises InputError for anything else; ``file`` is named there.
+    """
+    if depth > MAX_DEPTH:
+        raise InputError(f"{file}: {path}: nested too deeply, allowed {MAX_DEPTH} levels")
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise InputError(f"{file}: {path}: found {key!r} as a key, allowed text".replace(": : ", ": "))
+        return Node({k: of_plain(file, v, join(path, k), depth + 1) for k, v in value.items()}, 0, path)
+    if isinstance(value, list | tuple):
+        return Node([of_plain(file, v, f"{path}[{i}]", depth + 1) for i, v in enumerate(value)], 0, path)
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, Path):
+        value = str(value)
+    if value is None or isinstance(value, str | bool | int | float):
+        return Node(value, 0, path)
+    raise InputError(f"{file}: {path}: found {type(value).__name__}, allowed what YAML has".replace(": : ", ": "))
 
 
 def merge(base: Node, over: Node) -> Node:

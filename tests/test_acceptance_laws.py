@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from worlds import Padded, World, worlds
 
 from sim.engine import presets
-from sim.replay import drive
 from sim.result import Outcome
+from sim.simulate import drive
 
 FIRST = settings(max_examples=3000, derandomize=True, database=None, phases=[Phase.generate])
 FORGETFUL = ("row-indexed", "one-too-many", "never-rolled-back", "shared-count", "plain-restarts")

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from worlds import Padded, World, worlds
 
 from sim.engine import presets
-from sim.replay import drive
 from sim.result import Outcome
+from sim.simulate import drive
 
 WITH_ALL_MODE = [name for name, values in presets.PRESETS.items() if values["kernel"] == "align-and-all"]
 FIRST = settings(max_examples=5000, derandomize=True, database=None, phases=[Phase.generate])

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from worlds import Padded, World, worlds
 
 from sim.engine.options import Offload
-from sim.replay import drive
 from sim.result import Outcome
+from sim.simulate import drive
 
 FIRST = settings(max_examples=5000, derandomize=True, database=None, phases=[Phase.generate])
 CLEAN = (

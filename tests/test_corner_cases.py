@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sim.replay import simulate
 from sim.result import Outcome
 from sim.scenario import load
+from sim.simulate import simulate
 
 SLOTS = """
   groups: [{name: g0, kind: recurrent, block_size: 4}]

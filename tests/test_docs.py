@@ -26,9 +26,9 @@ from sim.engine.presets import PRESETS
 from sim.engine.rules import RULES
 from sim.engine.split import Chunk
 from sim.events import EVENTS
-from sim.replay import audit, replay
 from sim.scenario import load
 from sim.scenario_models import INVARIANTS, MECHANISMS, File, Whole
+from sim.simulate import audit, replay
 from sim.truth import STATES
 
 ROOT = Path(__file__).resolve().parent.parent

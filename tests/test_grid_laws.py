@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from sim.engine.options import Options, Speculative
 from sim.events import Group
-from sim.replay import drive
 from sim.result import Outcome
+from sim.simulate import drive
 from sim.workload import Arrival
 
 CLOCK = "steps"

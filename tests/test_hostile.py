@@ -8,8 +8,8 @@ import pytest
 
 from sim.engine.options import Options, Speculative
 from sim.events import Group
-from sim.replay import drive
 from sim.result import Outcome
+from sim.simulate import drive
 from sim.workload import Arrival
 
 RECURRENT = (Group("g", "recurrent", 64),)

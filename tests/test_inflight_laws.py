@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from worlds import Padded, World, worlds
 
 from sim.engine import presets
-from sim.replay import drive
 from sim.result import Outcome
+from sim.simulate import drive
 
 FIRST = settings(max_examples=5000, derandomize=True, database=None, phases=[Phase.generate])
 PRESETS = st.sampled_from(sorted(presets.PRESETS))

@@ -21,8 +21,8 @@ from sim.engine import presets, rules
 from sim.engine.scheduler import Scheduler
 from sim.events import Fanout, Observer
 from sim.loop import Simulation
-from sim.replay import audit, drive
 from sim.result import Outcome
+from sim.simulate import audit, drive
 
 ROOT = Path(__file__).resolve().parents[1]
 # The first world that is found will do: shrinking it takes minutes.
@@ -167,7 +167,7 @@ def test_a_pool_with_room_and_a_cap_above_the_block_let_every_request_finish(wor
 
 PROGRAM = """
 import sys
-from sim.replay import replay
+from sim.simulate import replay
 from sim.scenario import load
 from sim.report.json import dumps
 sys.stdout.write(dumps(replay(load("scenarios/seeds/s05-concurrency.yaml"), only=["8 clients", "fixed gate"])))

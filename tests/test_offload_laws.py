@@ -20,8 +20,8 @@ from sim.engine.options import Offload, Speculative
 from sim.engine.scheduler import Scheduler
 from sim.events import Fanout, Observer
 from sim.loop import Simulation
-from sim.replay import audit, drive
 from sim.result import Outcome
+from sim.simulate import audit, drive
 
 FIRST = settings(max_examples=5000, derandomize=True, database=None, phases=[Phase.generate])
 WITH_ALL_MODE = [name for name, values in presets.PRESETS.items() if values["kernel"] == "align-and-all"]

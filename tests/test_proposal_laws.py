@@ -11,8 +11,8 @@ from worlds import Padded, World, worlds
 
 from sim.engine import presets
 from sim.events import Observer
-from sim.replay import drive
 from sim.result import Outcome
+from sim.simulate import drive
 
 SOUND = ("every-boundary", "granular", "no-back-off", "replay-boundary", "retain-mtp-block", "snapshot-points")
 # The first world that is found will do: shrinking it takes minutes.

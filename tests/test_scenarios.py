@@ -8,8 +8,8 @@ import pytest
 
 from sim.errors import MissingError
 from sim.expect import compare
-from sim.replay import replay
 from sim.scenario import load
+from sim.simulate import replay
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = sorted(path for folder in ("seeds", "field") for path in (ROOT / "scenarios" / folder).glob("*.yaml"))

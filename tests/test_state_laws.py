@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from worlds import World, worlds
 
-from sim.replay import drive
 from sim.result import Outcome
+from sim.simulate import drive
 from sim.truth import Truth
 
 LAWS = settings(max_examples=40, suppress_health_check=list(HealthCheck))

@@ -15,7 +15,7 @@ from sim.report.table import print_trimmed
 from sim.report.text import one_line, plural
 
 if TYPE_CHECKING:
-    from sim.replay import Drift, Token
+    from sim.simulate import Drift, Token
 
 FIRST = 4
 """So many tokens are always shown."""

@@ -12,7 +12,7 @@ from sim.report.style import BLUE, FAINT, INK, ORANGE, POISON, canvas, check_suf
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from sim.replay import Drift
+    from sim.simulate import Drift
 
 MAX_PANELS = 6
 COLORS = {"gated-delta": BLUE, "ssd": ORANGE}

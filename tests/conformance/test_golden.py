@@ -13,7 +13,7 @@ from sim.conform import compare
 from sim.engine.presets import PRESETS
 from sim.errors import EngineError, RefusedError
 from sim.recording import Recording, arrivals_of, options_of, read
-from sim.replay import drive
+from sim.simulate import drive
 
 
 @pytest.fixture(scope="module")

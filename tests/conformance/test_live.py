@@ -25,7 +25,7 @@ from sim.conform import Decisions, compare, run
 from sim.engine.presets import PRESETS
 from sim.errors import EngineError
 from sim.recording import Recording, arrivals_of, options_of, read
-from sim.replay import Make, drive
+from sim.simulate import Make, drive
 from sim.workload import Arrival
 
 pytestmark = pytest.mark.live

@@ -16,7 +16,7 @@ from sim.adapters.vllm.process import Child
 from sim.conform import Decisions
 from sim.engine.options import Options, Speculative
 from sim.events import Group
-from sim.replay import Make, drive
+from sim.simulate import Make, drive
 from sim.workload import Arrival
 
 pytestmark = pytest.mark.live

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from oracle.grid import disagreements
 from sim.engine.options import Options
 from sim.events import Group
-from sim.replay import drive, options_in_force
+from sim.simulate import drive, options_in_force
 from sim.workload import Arrival
 
 ATTENTION = Group("attention", "full-attention", 16)

@@ -8,8 +8,8 @@ import pytest
 
 from sim.chronicle import Coverage, Piece, Reader, Story, roots
 from sim.events import Finding
-from sim.replay import drift, explain, simulate
 from sim.scenario import Run, load, runs
+from sim.simulate import drift, explain, simulate
 
 ROOT = Path(__file__).resolve().parents[2]
 S02 = "scenarios/seeds/s02-anatomy.yaml"
@@ -146,7 +146,7 @@ def test_a_request_that_reads_what_nobody_claimed_is_continued_itself() -> None:
 
 
 def test_a_prompt_that_is_too_long_has_no_drift(anatomy: Story, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sim.replay.LONGEST_DRIFT", 2001)
+    monkeypatch.setattr("sim.simulate.LONGEST_DRIFT", 2001)
     assert anatomy.subject is not None
     assert drift(anatomy.subject, 1) is None
 

@@ -324,9 +324,9 @@ def test_determinism_is_checked() -> None:
 
 
 def test_what_is_not_deterministic_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sim.replay
+    import sim.simulate
 
-    real, calls = sim.replay.simulate, list[int]()
+    real, calls = sim.simulate.simulate, list[int]()
 
     def simulate(run: Any, *args: Any, **more: Any) -> Any:
         from dataclasses import replace
@@ -334,7 +334,7 @@ def test_what_is_not_deterministic_is_an_error(monkeypatch: pytest.MonkeyPatch) 
         calls.append(1)
         return replace(real(run, *args, **more), digest=str(len(calls)))
 
-    monkeypatch.setattr(sim.replay, "simulate", simulate)
+    monkeypatch.setattr(sim.simulate, "simulate", simulate)
     told = run("replay", "right.yaml", "--check-determinism")
     assert told.exit_code == 1
     assert "poisoned, variant old: not deterministic" in told.stderr

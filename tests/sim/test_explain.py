@@ -103,7 +103,7 @@ def test_without_a_drift_no_picture_is_written(here: Path) -> None:
 
 
 def test_a_prompt_that_is_too_long_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sim.replay.LONGEST_DRIFT", 99)
+    monkeypatch.setattr("sim.simulate.LONGEST_DRIFT", 99)
     result = run("small.yaml", "--drift")
     assert result.exit_code == 0
     assert "drift: not computed: a has 100 prompt tokens, the model here reads at most 99" in result.stdout

@@ -14,8 +14,8 @@ from sim.engine.options import Costs, Options
 from sim.engine.scheduler import Step
 from sim.events import EVENTS, Group, Observer
 from sim.loop import LIVELOCK_STEPS, step_us
-from sim.replay import drive
 from sim.result import Outcome
+from sim.simulate import drive
 from sim.workload import Arrival
 
 GROUPS = (Group("attention", "full-attention", 4), Group("gdn", "recurrent", 16))

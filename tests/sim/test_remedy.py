@@ -12,8 +12,8 @@ from sim.cli import main
 from sim.engine.presets import PRESETS
 from sim.engine.rules import RULES
 from sim.remedy import Value, candidates, search
-from sim.replay import simulate
 from sim.scenario import Run, load, runs
+from sim.simulate import simulate
 
 ROOT = Path(__file__).resolve().parents[2]
 S02 = ROOT / "scenarios" / "seeds" / "s02-anatomy.yaml"

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from sim.adapters.log import Recorder, read
 from sim.errors import InputError
 from sim.events import EVENTS, SCHEMA, Group, Observer, Run, tell
-from sim.replay import audit, replay, simulate
 from sim.report.json import to_json
 from sim.scenario import load, runs
+from sim.simulate import audit, replay, simulate
 
 ROOT = Path(__file__).resolve().parents[3]
 S02 = ROOT / "scenarios" / "seeds" / "s02-anatomy.yaml"

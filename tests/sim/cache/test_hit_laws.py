@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sim.engine.options import Options, Speculative
 from sim.events import Group
-from sim.replay import drive
+from sim.simulate import drive
 from sim.workload import Arrival
 
 UNITS = st.sampled_from([(4, 16), (4, 32), (8, 16), (8, 32), (16, 64), (16, 48), (2, 8), (5, 20), (1, 4)])

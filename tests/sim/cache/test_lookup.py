@@ -12,7 +12,7 @@ from sim.cache.lookup import Geometry, Hit, geometry, intersection
 from sim.cache.pool import NULL, BlockPool
 from sim.engine.options import Options, Speculative
 from sim.events import Group
-from sim.replay import drive
+from sim.simulate import drive
 from sim.tokens import Tokens
 from sim.workload import Arrival
 

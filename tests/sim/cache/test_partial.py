@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from sim.cache.partial import PARTIAL_HITS
 from sim.engine.options import Options
 from sim.events import Group
-from sim.replay import drive
 from sim.result import Outcome
+from sim.simulate import drive
 from sim.workload import Arrival
 
 

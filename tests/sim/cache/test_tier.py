@@ -13,8 +13,8 @@ from sim.cache.pool import BlockPool
 from sim.cache.tier import WINDOWS, Key, Shelf, Tier, reach
 from sim.engine.options import Offload, Options
 from sim.events import Group, Observer
-from sim.replay import drive
 from sim.scenario import load, runs
+from sim.simulate import drive
 from sim.workload import Arrival
 
 KEYS = st.lists(st.sampled_from([(g, bytes([k])) for g in (0, 1) for k in range(8)]), max_size=8, unique=True)

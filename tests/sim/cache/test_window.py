@@ -11,8 +11,8 @@ from sim.cache.pool import NULL, BlockPool
 from sim.cache.window import MASKS, Mask
 from sim.engine.options import Options, Speculative
 from sim.events import Group
-from sim.replay import drive
 from sim.result import Outcome
+from sim.simulate import drive
 from sim.tokens import Tokens
 from sim.workload import Arrival
 

@@ -13,7 +13,7 @@ from worlds import World, worlds
 from sim.engine.admission import BLOCKED, Blocked
 from sim.engine.options import Options, Speculative
 from sim.events import Group, Observer
-from sim.replay import drive
+from sim.simulate import drive
 from sim.workload import Arrival
 
 

@@ -10,7 +10,7 @@ import pytest
 from sim.engine.inflight import Batch, Pipeline
 from sim.engine.options import Options
 from sim.events import EVENTS, Group, Observer
-from sim.replay import drive
+from sim.simulate import drive
 from sim.worker import Row
 from sim.workload import Arrival
 

@@ -14,7 +14,7 @@ from sim.engine.proposals import PROPOSALS
 from sim.engine.rules import RULES
 from sim.engine.split import SPLITS, Chunk, Cut
 from sim.events import Group
-from sim.replay import drive
+from sim.simulate import drive
 from sim.workload import Arrival
 
 B = 16

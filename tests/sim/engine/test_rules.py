@@ -16,7 +16,7 @@ from sim.engine.options import Options
 from sim.engine.rules import RULES, Rules, check, resolve, seed_state_block
 from sim.errors import InputError, PolicyError
 from sim.events import Group
-from sim.replay import drive
+from sim.simulate import drive
 from sim.workload import Arrival
 
 GROUPS = (Group("attention", "full-attention", 4), Group("gdn", "recurrent", 16))

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from sim.engine.options import Options, Speculative
 from sim.events import EVENTS, Group, Observer
-from sim.replay import drive
 from sim.result import Outcome
+from sim.simulate import drive
 from sim.workload import Arrival
 
 GROUPS = (Group("attention", "full-attention", 4), Group("gdn", "recurrent", 16))

@@ -13,7 +13,7 @@ from sim.engine.presets import table
 from sim.engine.support import lacks
 from sim.engine.wide import WIDE_BLOCKS
 from sim.events import Group
-from sim.replay import drive
+from sim.simulate import drive
 from sim.workload import Arrival
 
 WIDE = Options(

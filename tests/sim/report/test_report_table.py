@@ -15,7 +15,6 @@ from sim.engine.presets import PRESETS, table
 from sim.engine.support import lacks
 from sim.events import Group
 from sim.expect import compare
-from sim.replay import drive
 from sim.report.table import (
     head,
     poisoned_text,
@@ -25,6 +24,7 @@ from sim.report.table import (
     shortest_cacheable,
 )
 from sim.result import Failure, Result
+from sim.simulate import drive
 from sim.workload import Arrival
 
 FINDING = "I1 poison  step 1  gdn column 0 (slot 17, request a) is hashed as state@1600 but holds state@364"

@@ -13,10 +13,10 @@ import pytest
 from sim.engine.options import Options
 from sim.errors import InputError, PolicyError
 from sim.events import SCHEMA, Finding, Group, Observer
-from sim.replay import SUMMED, drive, options_in_force, replay, simulate, sum_of
 from sim.report.json import dumps
 from sim.result import Outcome
 from sim.scenario import load, runs
+from sim.simulate import SUMMED, drive, options_in_force, replay, simulate, sum_of
 from sim.workload import Arrival
 
 SEEDS = Path(__file__).resolve().parents[2] / "scenarios" / "seeds"
