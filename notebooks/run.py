@@ -39,7 +39,11 @@ def execute(path: Path, to: Path) -> None:
     # The kernel finds the package of this checkout, installed or not.
     found = os.pathsep.join(filter(None, [str(HERE.parent), os.environ.get("PYTHONPATH", "")]))
     client = NotebookClient(
-        notebook, timeout=LIMIT_S, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}}
+        notebook,
+        kernel_name="python3",
+        timeout=LIMIT_S,
+        extra_arguments=["--log-level=ERROR"],  # it would warn of its local sockets
+        resources={"metadata": {"path": str(path.parent)}},
     )
     try:
         client.execute(env=os.environ | {"PYTHONPATH": found})

@@ -47,18 +47,19 @@ def _poison(findings: DataFrame) -> DataFrame:
     return findings[(findings["severity"] == "poison") & findings["claimed"].notna()]
 
 
-def slot_life(claims: DataFrame, ax: Axes, findings: DataFrame | None = None) -> None:
+def slot_life(claims: DataFrame, ax: Axes, findings: DataFrame | None = None, last_step: int = 0) -> None:
     """What each slot was advertised as, from step to step: a bar for each claim, hatched where it is wrong.
 
     A bar says who claimed which state; what ended it stands behind it, and an arrow stands for a claim that nothing
-    ended. With ``findings``, a wrong one says what its slot holds.
+    ended. With ``findings``, a wrong one says what its slot holds; ``last_step``: when the run ended, by default with
+    the last claim.
     """
     _one_run(claims)
     held = {}
     if findings is not None:
         held = {row.finding: _holds(row) for row in _rows(findings)}
     shown = _slots_of(claims)
-    end = float(max([0, *claims["step"], *claims["end_step"].dropna()])) + 1.5
+    end = float(max([last_step, *claims["step"], *claims["end_step"].dropna()])) + 1
     for row, slot in enumerate(shown):
         mine = claims[claims["slot"] == slot].sort_values(["step", "claim"], kind="stable")
         lanes = _side_by_side(mine, end)
@@ -126,7 +127,9 @@ def _life(ax: Axes, claim: Any, held: str | None, y: float, height: float, end: 
 def _legend_of_claims(ax: Axes, claims: DataFrame) -> None:
     from matplotlib.patches import Patch
 
-    handles = [Patch(facecolor=SKY, label="claim that is right")]
+    handles = []
+    if claims["finding"].isna().any():
+        handles.append(Patch(facecolor=SKY, label="claim that is right"))
     if claims["finding"].notna().any():
         handles.append(Patch(facecolor=POISON, hatch="////", edgecolor="white", label="claim that is wrong"))
     legend(ax, handles=handles)
