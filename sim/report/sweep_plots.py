@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import cycle
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sim.errors import InputError
-from sim.report.measures import Measure, measure, total
 from sim.report.style import (
     BLUE,
     FAINT,
@@ -26,6 +26,7 @@ from sim.report.style import (
     plain,
     save,
 )
+from sim.stats import NO_HITS, PER, paired, rates
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,91 +41,133 @@ _SERIES = (
     (INK, "P", "--"),
 )
 """Colour, marker and line of each series: no two differ in colour alone."""
-NO_HITS = "no hits: no conclusion"
+
+_LABELS = {
+    "claim": "claims that are wrong (%)",
+    "restore": "restores of a wrong state (%)",
+    "request": "requests on a wrong state (%)",
+    "run": "runs with a poisoned slot (%)",
+    "hit_rate": "hit rate (% of prompt tokens)",
+    "ttft_p50_us": "time to first token, p50 (ms)",
+    "ttft_p95_us": "time to first token, p95 (ms)",
+    "ttft_p99_us": "time to first token, p99 (ms)",
+    "time_us": "time (ms)",
+    "deferred": "deferrals (a run)",
+    "steps": "engine steps (a run)",
+}
+"""What a measure is called, with its unit: a rate per claim and so on, or a column; others have their own name."""
+assert set(PER) <= set(_LABELS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """A measure of some runs in the unit of its label, with what interval there is."""
+
+    value: float
+    wilson: tuple[float, float] | None = None
+    over_runs: tuple[float, float] | None = None
+    says: bool = True
+    """False: nothing was hit, so nothing follows."""
 
 
 def rate(sweep: DataFrame, ax: Axes, *, x: str, per: str = "request", by: str = "variant", label: str = "") -> None:
-    """The poisoning rate against a swept key, with its 95 % Wilson interval; a line for each value of ``by``.
+    """The poisoning rate against a swept key; a line for each value of ``by``.
 
-    ``per``: ``claim``, ``restore`` or ``request``; ``label``: what the axis says of ``x``. The runs of a point (its
-    seeds) are added up.
+    ``per``: as in :func:`sim.stats.rates`. A bar is the 95 % Wilson interval, a band the one over runs (seeds), which
+    there is not where nothing, or all, was wrong. ``label``: what the axis says of ``x``.
     """
-    what = measure({"claim": "poisoned_per_claim", "restore": "wrong_per_restore"}.get(per, "tainted_per_request"))
-    if per not in ("claim", "restore", "request"):
-        raise InputError(f"per: found {per!r}, allowed: claim, restore, request")
-    _lines(_good(sweep, x, by), ax, x, by, what, label)
+    if per not in PER:
+        raise InputError(f"per: found {per!r}, allowed: {', '.join(PER)}")
+    _lines(sweep, ax, x, by, per, label)
 
 
-def _lines(runs: DataFrame, ax: Axes, x: str, by: str, what: Measure, label: str) -> None:
-    """A measure against x, with intervals where it is a proportion; hollow points where nothing was hit."""
+def _lines(sweep: DataFrame, ax: Axes, x: str, by: str, what: str, label: str) -> None:
+    """A measure against x."""
+    runs = _good(sweep, x, by)
     places, names = _places(runs[x])
     top, hollow = 0.0, False
     for (series, mine), (color, marker, line) in zip(_groups(runs, by), cycle(_SERIES), strict=False):
-        points = [(places[value], total(what, group)) for value, group in _groups(mine, x)]
-        told = [(at, point) for at, point in points if point.concludes]
+        points = [(places[value], _point(group, what)) for value, group in _groups(mine, x)]
+        points.sort(key=lambda pair: pair[0])
+        told = [(at, point) for at, point in points if point.says]
         ax.plot(
             [at for at, _ in told], [point.value for _, point in told], color=color, marker=marker, linestyle=line,
             linewidth=1.8, markersize=7, markeredgecolor="white", label=plain(str(series), 30), zorder=3,
         )  # fmt: skip
         for at, point in told:
-            ax.vlines(at, point.low, point.high, color=color, linewidth=1.6, alpha=0.75, zorder=2)
-            ax.plot(
-                [at, at], [point.low, point.high], color=color, marker="_", linestyle="none", markersize=8, zorder=2
-            )
-            top = max(top, point.high)
-        if len(told) > 1 and not names:
-            lows, highs = [p.low for _, p in told], [p.high for _, p in told]
-            ax.fill_between([at for at, _ in told], lows, highs, color=color, alpha=0.12, linewidth=0, zorder=1)
-        for at, _ in (pair for pair in points if not pair[1].concludes):
+            low, high = point.wilson or (point.value, point.value)
+            ax.plot([at, at], [low, high], color=color, marker="_", markersize=8, linewidth=1.6, alpha=0.75, zorder=2)
+            top = max([top, high, *(point.over_runs or ())])
+        band = [(at, *point.over_runs) for at, point in told if point.over_runs]
+        if len(band) > 1 and not names:
+            xs, lows, highs = zip(*band, strict=True)
+            ax.fill_between(xs, lows, highs, color=color, alpha=0.15, linewidth=0, zorder=1)
+        for at, _ in (pair for pair in points if not pair[1].says):
             hollow = True
             ax.plot(
                 [at], [0], marker=marker, color=color, markerfacecolor="white", markersize=8, zorder=4, clip_on=False
             )
     ax.set_ylim(0, top * 1.08 or 1)
     _x_axis(ax, places, names)
-    frame(ax, label or x, what.label, SIZE)
+    frame(ax, label or x, _LABELS.get(what, what), SIZE)
     if hollow:
         ax.plot([], [], marker="o", color=INK, markerfacecolor="white", linestyle="none", markersize=8, label=NO_HITS)
     legend(ax)
 
 
-def heat_map(sweep: DataFrame, ax: Axes, *, x: str, y: str, value: str = "tainted_per_request") -> None:
+def _point(runs: DataFrame, what: str) -> _Point:
+    """A measure of these runs together: a rate, the hit rate, or the mean of a column."""
+    if what in PER:
+        (row,) = rates(runs, by=[], per=what).itertuples(index=False)
+        return _Point(
+            100 * row.rate,
+            (100 * row.low, 100 * row.high),
+            (100 * row.run_low, 100 * row.run_high) if row.runs > 1 and 0 < row.wrong < row.trials else None,
+            row.trials > 0,
+        )
+    if what == "hit_rate":
+        return _Point(100 * float(runs["hit_tokens"].sum()) / float(runs["prompt_tokens"].sum()))
+    if what not in runs:
+        allowed = ", ".join([*PER, "hit_rate", *map(str, runs.columns)])
+        raise InputError(f"found no measure {what!r}, allowed: {allowed}")
+    return _Point(float(runs[what].mean()) * (1e-3 if what.endswith("_us") else 1))
+
+
+def heat_map(sweep: DataFrame, ax: Axes, *, x: str, y: str, value: str = "request") -> None:
     """A measure over two swept keys: each cell its number, and hatched where nothing was hit.
 
-    ``value``: one of :data:`sim.report.measures.MEASURES`, or a column of the table.
+    ``value``: what a poisoning rate is per (``claim``, ``restore``, ``request``, ``run``), ``hit_rate``, or a column,
+    whose mean is shown.
     """
     from matplotlib.patches import Rectangle
 
-    runs, what = _good(sweep, x, y), measure(value)
+    runs = _good(sweep, x, y)
     if len(variants := list(dict.fromkeys(runs["variant"]))) > 1:
         raise InputError(f"a heat map of one variant: found {', '.join(variants)}; choose one of them")
     columns, rows = (sorted(set(runs[key]), key=_order) for key in (x, y))
-    cells = {(a, b): total(what, group) for a, more in _groups(runs, x) for b, group in _groups(more, y)}
-    shown = [
-        [cells[a, b].value if (a, b) in cells and cells[a, b].concludes else float("nan") for a in columns]
-        for b in rows
-    ]
-    highest = max((value for row in shown for value in row if value == value), default=0.0)
-    image = ax.imshow(shown, origin="lower", aspect="auto", cmap="cividis", vmin=0, vmax=highest or 1)
+    cells = {(a, b): _point(group, value) for a, more in _groups(runs, x) for b, group in _groups(more, y)}
+    told = {key: cell.value for key, cell in cells.items() if cell.says}
+    highest = max(told.values(), default=0.0) or 1.0
+    shown = [[told.get((a, b), float("nan")) for a in columns] for b in rows]
+    image = ax.imshow(shown, origin="lower", aspect="auto", cmap="cividis", vmin=0, vmax=highest)
     for j, b in enumerate(rows):
         for i, a in enumerate(columns):
-            cell = cells.get((a, b))
-            if cell is not None and cell.concludes:
-                ink = "black" if cell.value > 0.55 * (highest or 1) else "white"
-                ax.text(i, j, what.format(cell.value), ha="center", va="center", fontsize=SIZE, color=ink)
+            if (a, b) in told:
+                ink = "black" if told[a, b] > 0.55 * highest else "white"
+                ax.text(i, j, _number(told[a, b], value), ha="center", va="center", fontsize=SIZE, color=ink)
                 continue
             ax.add_patch(
                 Rectangle((i - 0.5, j - 0.5), 1, 1, facecolor="white", edgecolor=FAINT, hatch="////", zorder=2)
             )
             ax.text(
-                i, j, "no hits" if cell else "not run", ha="center", va="center", fontsize=SIZE - 1, zorder=3,
-                bbox={"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none"},
+                i, j, "no hits" if (a, b) in cells else "not run", ha="center", va="center", fontsize=SIZE - 1,
+                zorder=3, bbox={"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none"},
             )  # fmt: skip
     ax.set_xticks(range(len(columns)), [_name(a) for a in columns])
     ax.set_yticks(range(len(rows)), [_name(b) for b in rows])
     frame(ax, x, y, SIZE)
     bar = ax.figure.colorbar(image, ax=ax)
-    bar.set_label(what.label, fontsize=SIZE)
+    bar.set_label(_LABELS.get(value, value), fontsize=SIZE)
     bar.ax.tick_params(labelsize=SIZE - 1, colors=INK)
 
 
@@ -132,52 +175,60 @@ def before_after(sweep: DataFrame, ax: Axes, *, metric: str = "hit_rate") -> Non
     """A measure of each variant, run by run: a faint line is one point and seed, the mark is the mean.
 
     Under each later variant stands its mean difference to the first one over the same points and seeds, with the
-    95 % bootstrap interval.
+    95 % bootstrap interval (:func:`sim.stats.paired`).
     """
-    runs, what, top = _good(sweep), measure(metric), 0.0
+    runs, top = _good(sweep), 0.0
     variants = list(dict.fromkeys(runs["variant"]))
-    keys = [key for key in ("point", "seed", "case") if key in runs]
     paths: dict[Any, dict[int, float]] = {}
-    for row, group in enumerate([runs[runs["variant"] == name] for name in variants]):
-        color, marker, _ = _SERIES[row % len(_SERIES)]
-        values = [total(what, group.iloc[i : i + 1]) for i in range(len(group))]
-        for key, point in zip(group[keys].itertuples(index=False, name=None), values, strict=True):
-            paths.setdefault(key, {})[row] = point.value
-        mean = sum(point.value for point in values) / len(values)
-        top = max([top, *(point.value for point in values)])
-        ax.plot(
-            [row] * len(values),
-            [p.value for p in values],
-            color=color,
-            marker=marker,
-            linestyle="none",
-            alpha=0.35,
-            zorder=2,
-        )
-        ax.plot([row], [mean], color=color, marker=marker, markersize=12, markeredgecolor="white", zorder=4)
+    for at, (_, group) in enumerate(_groups(runs, "variant")):
+        color, marker, _ = _SERIES[at % len(_SERIES)]
+        values = [_point(group.iloc[i : i + 1], metric).value for i in range(len(group))]
+        for key, value in zip(group[["point", "seed", "case"]].itertuples(index=False), values, strict=True):
+            paths.setdefault(tuple(key), {})[at] = value
+        mean = sum(values) / len(values)
+        top = max([top, *values])
+        ax.plot([at] * len(values), values, color=color, marker=marker, linestyle="none", alpha=0.35, zorder=2)
+        ax.plot([at], [mean], color=color, marker=marker, markersize=12, markeredgecolor="white", zorder=4)
         ax.annotate(
-            what.format(mean), (row, mean), (12, 0), textcoords="offset points", fontsize=SIZE, color=INK, va="center",
+            _number(mean, metric), (at, mean), (12, 0), textcoords="offset points", fontsize=SIZE, va="center",
+            zorder=5, bbox={"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.8},
         )  # fmt: skip
     for path in paths.values():
         ax.plot(list(path), list(path.values()), color=FAINT, linewidth=0.8, zorder=1)
     ax.set_xlim(-0.5, len(variants) - 0.3)
     ax.set_ylim(0, top * 1.08 or 1)
-    labels = [plain(name, 24) + _difference(runs, variants[0], name, what) for name in variants]
+    labels = [
+        plain(variants[0], 24),
+        *(f"{plain(name, 24)}\n{_change(runs, variants[0], name, metric)}" for name in variants[1:]),
+    ]
     ax.set_xticks(range(len(variants)), labels)
-    frame(ax, "", what.label, SIZE)
+    frame(ax, "", _LABELS.get(metric, metric), SIZE)
+
+
+def _change(runs: DataFrame, first: str, other: str, metric: str) -> str:
+    """A mean difference with its interval, in the unit of the label."""
+    (row,) = paired(runs, first, other, metric).itertuples(index=False)
+    scale = 100 if metric == "hit_rate" else 1e-3 if metric.endswith("_us") else 1
+    if not row.pairs:
+        return str(row.conclusion)
+    text = f"{scale * row.difference:+,.1f}"
+    return text if row.pairs == 1 else f"{text} [{scale * row.low:+,.1f}, {scale * row.high:+,.1f}]"
+
+
+def _number(value: float, what: str) -> str:
+    return f"{value:,.1f} %" if what in PER or what == "hit_rate" else f"{value:,.1f}"
 
 
 def sweep_picture(sweep: DataFrame, path: str | Path) -> None:
     """What a sweep's table calls for: rate and hit rate against one swept key, or a heat map over two, as a file."""
     check_suffix(path)
-    keys = _swept(sweep)
+    keys = [key for key in swept(sweep) if sweep[key].nunique() > 1]
     variants = list(dict.fromkeys(sweep["variant"]))
     if len(keys) == 1:
         figure = canvas(8, 6.4)
-        upper, lower = figure.subplots(2, 1, sharex=True)
+        upper, lower = figure.subplots(2, 1)
         rate(sweep, upper, x=keys[0])
-        _lines(_good(sweep, keys[0]), lower, keys[0], "variant", measure("hit_rate"), "")
-        upper.set_xlabel("")
+        _lines(sweep, lower, keys[0], "variant", "hit_rate", "")
     elif len(keys) == 2:
         figure = canvas(8, 0.6 + 2.9 * len(variants))
         axes = figure.subplots(len(variants), 1, squeeze=False)[:, 0]
@@ -186,20 +237,17 @@ def sweep_picture(sweep: DataFrame, path: str | Path) -> None:
             ax.set_title(plain(name), fontsize=SIZE + 1, loc="left", color=INK)
     elif not keys:
         figure = canvas(8, 6.4)
-        for ax, metric in zip(figure.subplots(2, 1), ("tainted_per_request", "hit_rate"), strict=True):
+        for ax, metric in zip(figure.subplots(2, 1), ("ttft_p50_us", "hit_rate"), strict=True):
             before_after(sweep, ax, metric=metric)
     else:
         raise InputError(f"a picture of a sweep: found {len(keys)} swept keys ({', '.join(keys)}), allowed: 0 to 2")
     save(figure, path, dpi=100)
 
 
-def _difference(runs: DataFrame, first: str, other: str, what: Measure) -> str:
-    return ""
-
-
-def _swept(sweep: DataFrame) -> list[str]:
-    """The swept keys that have more than one value."""
-    return [name for name in sweep.columns if "." in name and sweep[name].nunique() > 1]
+def swept(sweep: DataFrame) -> list[str]:
+    """The swept keys: the columns between the case and the counts."""
+    columns: Sequence[str] = list(sweep.columns)
+    return list(columns[columns.index("case") + 1 : columns.index("poisoned")])
 
 
 def _good(sweep: DataFrame, *columns: str) -> DataFrame:

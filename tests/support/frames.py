@@ -72,14 +72,14 @@ def run(number: int, variant: str, seed: int = 0, point: int = 0, **more: Any) -
     """A row of a sweep's table; swept keys are among ``more``, as ``{"engine.max_num_seqs": 4}``."""
     keys = {name: value for name, value in more.items() if "." in name}
     counts = {
-        "poisoned": 4, "poisoned_roots": 2, "claims": 100, "restores": 50, "wrong_restores": 2, "wrong_reads": 0,
-        "tainted_requests": 2, "requests": 100, "finished": 100, "hit_tokens": 80_000, "prompt_tokens": 200_200,
-        "prefill_tokens": 120_200, "deferred": 0, "steps": 400, "preempted": 0, "evicted": 0, "livelock": False,
+        "poisoned": 4, "poisoned_roots": 2, "claims": 100, "restores": 50, "starts": 50, "wrong_restores": 2,
+        "wrong_reads": 0, "tainted_requests": 2, "requests": 100, "finished": 100,
+        "hit_tokens": 80_000, "prompt_tokens": 200_200, "prefill_tokens": 120_200, "deferred": 0, "steps": 400, "preempted": 0, "evicted": 0, "livelock": False,
         "ttft_p50_us": 640_000, "ttft_p95_us": 900_000, "ttft_p99_us": 1_100_000, "time_us": 9_000_000,
     }  # fmt: skip
     rest = {name: value for name, value in more.items() if name not in keys}
     head = {"run": number, "point": point, "seed": seed, "variant": variant, "case": ""}
-    return head | keys | counts | {"digest": f"{number:08x}", "error": None} | rest
+    return head | keys | counts | {"digest": f"{number:08x}", "error": ""} | rest
 
 
 def sweep(*rows: dict[str, Any]) -> pd.DataFrame:

@@ -56,7 +56,11 @@ def clients(worst: int = 32, seeds: int = 3) -> Any:
     rows = []
     for point, count in enumerate((1, 2, 4, 8, 16, worst)):
         for seed in range(seeds):
-            wrong = {"tainted_requests": count // 2, "wrong_restores": count // 2, "restores": 0 if count == 1 else 40}
+            wrong = {
+                "tainted_requests": count // 2 + seed % 2 * (count > 1),
+                "wrong_restores": count // 2,
+                "starts": 0 if count == 1 else 40,
+            }
             rows.append(frames.run(len(rows), "old gate", seed, point, **{CLIENTS: count, **wrong}))
             right = {"tainted_requests": 0, "hit_tokens": 79_000 + 100 * seed}
             rows.append(frames.run(len(rows), "fixed gate", seed, point, **{CLIENTS: count, **right}))
@@ -68,7 +72,7 @@ def grid(worst: int = 40, turned: bool = False) -> Any:
     for i, count in enumerate((1, 8, 32)):
         for j, budget in enumerate((2048, 4096, 8192)):
             tainted = 0 if count == 1 else worst * (33 - count if turned else count) * 2048 // (32 * budget)
-            keys = {CLIENTS: count, BUDGET: budget, "restores": 0 if count == 1 else 40}
+            keys = {CLIENTS: count, BUDGET: budget, "starts": 0 if count == 1 else 40}
             rows.append(frames.run(len(rows), "old gate", 0, 3 * i + j, **keys, tainted_requests=tainted))
     return frames.sweep(*rows[:-1])
 
@@ -242,24 +246,45 @@ def test_points_without_hits_are_hollow_and_say_so() -> None:
     assert [(list(line.get_xdata()), list(line.get_ydata())) for line in hollow] == [([1], [0])]
     (old,) = (line for line in ax.lines if line.get_label() == "old gate")
     assert list(old.get_xdata()) == [2, 4, 8, 16, 32]
-    assert list(old.get_ydata()) == pytest.approx([1, 2, 4, 8, 16])
+    assert list(old.get_ydata()) == pytest.approx([4 / 3, 7 / 3, 13 / 3, 25 / 3, 49 / 3])
 
 
 def test_seeds_of_a_point_are_added_up_and_narrow_its_interval() -> None:
     def length(seeds: int) -> float:
         ax = axis(lambda ax: plots.rate(clients(seeds=seeds), ax, x=CLIENTS))
-        (_, low), (_, high) = ax.collections[0].get_segments()[0]
+        low, high = next(line for line in ax.lines if line.get_marker() == "_" and line.get_xdata()[0] == 8).get_ydata()
         return float(high - low)
 
     assert 0 < length(6) < length(1)
 
 
-@pytest.mark.parametrize(("per", "wrong"), [("claim", 4.0), ("restore", 4.0), ("request", 2.0)])
+def test_a_band_is_the_interval_over_runs_and_one_run_has_none() -> None:
+    def bands(seeds: int) -> int:
+        return len(axis(lambda ax: plots.rate(clients(seeds=seeds), ax, x=CLIENTS)).collections)
+
+    assert bands(1) == 0
+    assert bands(3) == 1  # the other line is zero throughout
+
+
+def test_a_difference_is_over_pairs_with_its_interval() -> None:
+    ax = axis(PICTURES["before-after"])
+    before, after = (tick.get_text() for tick in ax.get_xticklabels())
+    assert before == "old gate"
+    name, change = after.split("\n")
+    assert name == "fixed gate"
+    low, high = (float(part) for part in change.partition("[")[2].rstrip("]").split(","))
+    assert change.startswith("+17.0 [")
+    assert 12 <= low < 17 < high <= 22
+    one = axis(lambda ax: plots.before_after(gates().iloc[:2], ax, metric="ttft_p50_us"))
+    assert one.get_xticklabels()[1].get_text() == "fixed gate\n+12.0"
+
+
+@pytest.mark.parametrize(("per", "wrong"), [("claim", 4.0), ("restore", 4.0), ("request", 2.0), ("run", 100.0)])
 def test_a_rate_is_of_what_was_asked(per: str, wrong: float) -> None:
     sweep = frames.sweep(frames.run(0, "old gate", **{CLIENTS: 4}), frames.run(1, "old gate", **{CLIENTS: 8}))
     ax = axis(lambda ax: plots.rate(sweep, ax, x=CLIENTS, per=per))
     assert list(ax.lines[0].get_ydata()) == pytest.approx([wrong, wrong])
-    with pytest.raises(InputError, match="per: found 'token', allowed: claim, restore, request"):
+    with pytest.raises(InputError, match="per: found 'token', allowed: claim, restore, request, run"):
         plots.rate(sweep, ax, x=CLIENTS, per="token")
 
 
@@ -298,7 +323,7 @@ def test_one_picture_is_of_one_run() -> None:
 def test_a_missing_column_is_named_with_those_there() -> None:
     with pytest.raises(InputError, match="found no column 'clients', allowed: run, point, seed, variant"):
         plots.rate(clients(), axis(PICTURES["rate"]), x="clients")
-    with pytest.raises(InputError, match="found no column 'ttft'"):
+    with pytest.raises(InputError, match="found no measure 'ttft', allowed: claim, restore, request, run, hit_rate"):
         plots.before_after(clients(), axis(PICTURES["rate"]), metric="ttft")
 
 
@@ -313,7 +338,7 @@ def test_a_sweep_is_drawn_by_the_number_of_its_keys(sweep: Any, panels: int, tmp
 
 def test_three_keys_are_too_many(tmp_path: Path) -> None:
     sweep = grid()
-    sweep["engine.num_blocks"] = range(len(sweep))
+    sweep.insert(5, "engine.num_blocks", range(len(sweep)))
     with pytest.raises(InputError, match="found 3 swept keys"):
         plots.sweep_picture(sweep, tmp_path / "sweep.png")
     assert not (tmp_path / "sweep.png").exists()
