@@ -9,9 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sim.api import Result, Scenario, load, replay
+    from sim.api import Result, Scenario, load, paired, rates, replay, sweep, wilson
 
-__all__ = ["Result", "Scenario", "load", "replay"]
+__all__ = ["Result", "Scenario", "load", "paired", "rates", "replay", "sweep", "wilson"]
 
 
 def __getattr__(name: str) -> Any:

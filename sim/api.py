@@ -11,12 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sim.result import Result
 from sim.scenario import Run, Scenario, load
+from sim.stats import paired, rates, wilson
 
-__all__ = ["Result", "Scenario", "load", "replay"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Result", "Scenario", "load", "paired", "rates", "replay", "sweep", "wilson"]
 
 Source = str | Path | Mapping[str, Any] | Scenario
 """A scenario file, what is in one as plain data, or one that was loaded."""
@@ -69,6 +73,37 @@ def replay(
             spread=fleet.spread,
         )
     return replace(result, columns=columns)
+
+
+def sweep(
+    source: str | Path | Mapping[str, Any],
+    *,
+    out: str | Path | None = None,
+    jobs: int = 1,
+    backend: str = "loky",
+    address: str | None = None,
+    variants: str | Sequence[str] | None = None,
+    yes: bool = False,
+    restart: bool = False,
+) -> pd.DataFrame:
+    """Runs a sweep file, or what would be in one as plain data; a row for each run, in the order of the plan.
+
+    With ``out`` (.parquet or .csv) the table is written there, and a sweep that was interrupted goes on where it
+    stopped. ``jobs``: processes; ``backend``: ``loky``, ``dask`` or ``ray``, of a cluster at ``address``. ``yes``: more
+    than 10,000 runs are meant. ``restart``: discard the runs of another plan.
+
+    Raises :class:`sim.errors.StateatError`; a run that fails is a row with its error.
+    """
+    from sim.sweeps.execute import LIMIT, execute
+    from sim.sweeps.pool import Pool
+    from sim.sweeps.read import read
+    from sim.sweeps.table import check_out
+
+    path = None if out is None else Path(out)
+    if path is not None:
+        check_out(path, source if isinstance(source, str | Path) else None)
+    plan = read(source, _several(variants), None if yes else LIMIT)
+    return execute(plan, Pool(jobs, backend, address), path, restart)
 
 
 def _several(names: str | Sequence[str] | None) -> Sequence[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,17 +47,25 @@ class Entry:
 
 
 def scenario_files(paths: Sequence[Path]) -> list[Path]:
-    """Files as given, and those in folders by name. Raises InputError for a folder without any."""
+    """Files as given, and those in folders by name, without sweeps. Raises InputError for a folder without any."""
     files: list[Path] = []
     for path in paths:
         if path.is_dir():
             found = sorted(p for p in path.rglob("*") if p.suffix in (".yaml", ".yml") and p.is_file())
+            found = [p for p in found if not _is_sweep(p)]
             if not found:
                 raise InputError(f"{path}: no scenario files (*.yaml) in this folder")
             files += found
         else:
             files.append(path)
     return files
+
+
+def _is_sweep(file: Path) -> bool:
+    try:
+        return re.search(rb"^schema:\s*stateat-sweep/", file.read_bytes(), re.M) is not None
+    except OSError:
+        return False
 
 
 def refusal(file: Path) -> list[str] | None:

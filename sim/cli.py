@@ -33,6 +33,7 @@ from sim.errors import InputError, StateatError
 from sim.explain_cli import explain
 from sim.list_cli import list_scenarios, new
 from sim.replay_cli import replay
+from sim.sweep_cli import sweep
 
 if TYPE_CHECKING:
     from sim.simulate import Make
@@ -103,6 +104,7 @@ def _stop(number: int, _frame: object) -> None:
 main.add_command(replay)
 main.add_command(check)
 main.add_command(explain)
+main.add_command(sweep)
 main.add_command(list_scenarios)
 main.add_command(new)
 

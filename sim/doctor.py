@@ -30,14 +30,18 @@ NEEDED = {
     "rich": "tables in the terminal",
     "matplotlib": "pictures (--plot)",
     "pandas": "results as frames",
+    "pyarrow": "tables of sweeps as Parquet",
+    "joblib": "sweeps in several processes",
 }
 """The distributions that stateat needs, and what each is for."""
 
 OPTIONAL = {
     "torch": "floating-point state families, on CPU and GPU",
     "triton": "their kernels as Triton code (Linux on x86_64)",
+    "dask": "sweeps on a Dask cluster",
+    "ray": "sweeps on a Ray cluster",
 }
-"""The distributions that the extra ``states`` brings, and what each adds."""
+"""The distributions that the extras ``states`` and ``cluster`` bring, and what each adds."""
 
 GPU_PROBE = """
 import json, torch

@@ -98,6 +98,9 @@ def load(source: str | Path | Mapping[str, Any]) -> Scenario:
 
 def checked(file: Path, root: Node, unreadable: Sequence[Problem] = ()) -> Scenario:
     """The scenario of a tree that was read from ``file``; ``unreadable``: what is wrong with single values of it."""
+    schema = root.get("schema")
+    if schema is not None and str(schema.value).startswith("stateat-sweep/"):
+        raise InputError(f"{place(file, schema.line)}: is a sweep, allowed a scenario; to run it: stateat sweep {file}")
     shape, wrong = _validated(File, root)
     expanded: list[Run] = []
     for item in _expand(file, root, shape):
@@ -262,12 +265,12 @@ def _expand(file: Path, root: Node, shape: File | None) -> Iterator[Run | Proble
         yield from _twice(override)
     base = Node({k: v for k in ("engine", "workload", "oracle") if (v := _given(root, k)) is not None}, root.line, "")
     for name, variant in (variants or {"": root}).items():
-        changed = merge(base, _override(variant))
+        changed = merge(base, override_of(variant))
         expect = variant.get("expect")
         wanted: Node | None = _with_cases(expect, cases, variant)
         group: list[Run] = []
         for case, changes in (cases or {"": Node({}, root.line, "")}).items():
-            node = merge(changed, _override(changes))
+            node = merge(changed, override_of(changes))
             whole, wrong = _validated(Whole, node)
             if whole is None:
                 yield from wrong
@@ -301,7 +304,7 @@ def _twice(override: Node) -> Iterator[Problem]:
             yield Problem(short.line, short.path, f"found it here and in engine.{key}, allowed in one place")
 
 
-def _override(node: Node) -> Node:
+def override_of(node: Node) -> Node:
     """The parts of a variant or case that change the run, its short forms moved into the engine."""
     values = {k: v for k in ("engine", "workload", "oracle") if (v := _given(node, k)) is not None}
     short = {k: v for k in ("preset", "rules") if (v := _given(node, k)) is not None}

@@ -65,19 +65,19 @@ def _problem(error: Any, model: type[BaseModel], root: Node) -> Problem:
     node, path = locate(root, _as_written(model, location))
     kind, context = error["type"], error.get("ctx", {})
     if kind == "extra_forbidden":
-        text = _unknown(str(location[-1]), _keys(_walk(model, location[:-1])))
+        text = _unknown(str(location[-1]), keys(_walk(model, location[:-1])))
     elif kind == "missing" and isinstance(node.value, list):
-        text = f"found {found(node)}, allowed {len(get_args(_strip(_walk(model, location[:-1]))))} entries"
+        text = f"found {found(node)}, allowed {len(get_args(strip(_walk(model, location[:-1]))))} entries"
     elif kind == "missing":
         text = f"found no such key, required{_about(model, location)}"
     elif kind == "literal_error":
-        text = _literal(node, path, [str(v) for v in get_args(_strip(_walk(model, location)))])
+        text = _literal(node, path, [str(v) for v in get_args(strip(_walk(model, location)))])
     elif kind == "union_tag_invalid":
-        tag = node.get("kind")
+        given = node.get("kind")
         path = join(path, "kind")
         names = re.findall("'([^']*)'", context["expected_tags"])
-        text = _literal(tag, path, names) if tag else f"allowed {', '.join(names)}"
-        node = tag or node
+        text = _literal(given, path, names) if given else f"allowed {', '.join(names)}"
+        node = given or node
     elif kind == "union_tag_not_found":
         path, text = join(path, "kind"), f"found no such key, required{_kinds(_walk(model, location))}"
     elif kind == "value_error":
@@ -124,7 +124,7 @@ def _decimal(text: str, kind: str) -> str:
 
 def _about(model: type[BaseModel], location: Location) -> str:
     """What a missing key is for: the first line of its description."""
-    parent = _strip(_walk(model, location[:-1]))
+    parent = strip(_walk(model, location[:-1]))
     if isinstance(parent, type) and issubclass(parent, BaseModel):
         for name, field in parent.model_fields.items():
             if (field.alias or name) == location[-1] and field.description:
@@ -133,12 +133,13 @@ def _about(model: type[BaseModel], location: Location) -> str:
 
 
 def _kinds(annotation: Any) -> str:
-    tags = [_tag(member) for member in get_args(_strip(annotation))]
+    tags = [tag(member) for member in get_args(strip(annotation))]
     return ": " + ", ".join(tag for tag in tags if tag)
 
 
-def _keys(annotation: Any) -> list[str]:
-    model = _strip(annotation)
+def keys(annotation: Any) -> list[str]:
+    """The keys of a model; none of any other type."""
+    model = strip(annotation)
     if isinstance(model, type) and issubclass(model, BaseModel):
         return [field.alias or name for name, field in model.model_fields.items()]
     return []
@@ -148,21 +149,22 @@ def _as_written(annotation: Any, location: Location) -> Location:
     """A location without the names of union members and the like that pydantic puts between the keys."""
     parts = []
     for part in location:
-        annotation = _strip(annotation)
+        annotation = strip(annotation)
         if get_origin(annotation) not in (Union, UnionType) and part != "[key]":
             parts.append(part)
-        annotation = _step(annotation, part)
+        annotation = step(annotation, part)
     return tuple(parts)
 
 
 def _walk(annotation: Any, location: Location) -> Any:
     """The type at a location below a type; None where the location leads nowhere."""
     for part in location:
-        annotation = _step(_strip(annotation), part)
+        annotation = step(strip(annotation), part)
     return annotation
 
 
-def _step(annotation: Any, part: str | int) -> Any:
+def step(annotation: Any, part: str | int) -> Any:
+    """The type of a key, an index or a union's member (by its tag); None where there is no such."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         for name, field in annotation.model_fields.items():
             if (field.alias or name) == part:
@@ -175,10 +177,10 @@ def _step(annotation: Any, part: str | int) -> Any:
         return args[part] if isinstance(part, int) and part < len(args) else None
     if origin is dict:
         return args[1]
-    return next((member for member in args if _tag(member) == part), None)
+    return next((member for member in args if tag(member) == part), None)
 
 
-def _strip(annotation: Any) -> Any:
+def strip(annotation: Any) -> Any:
     """Without what surrounds a type: Annotated, or None."""
     while True:
         if get_origin(annotation) is Annotated:
@@ -190,12 +192,12 @@ def _strip(annotation: Any) -> Any:
         annotation = members[0]
 
 
-def _tag(member: Any) -> str:
+def tag(member: Any) -> str:
     """The name under which pydantic reports a member of a union: its tag, or its ``kind``."""
     for extra in get_args(member)[1:] if get_origin(member) is Annotated else ():
         if isinstance(extra, Tag):
             return extra.tag
-    model = _strip(member)
+    model = strip(member)
     field = model.model_fields.get("kind") if isinstance(model, type) and issubclass(model, BaseModel) else None
     kinds = get_args(field.annotation) if field and get_origin(field.annotation) is Literal else ()
     return str(kinds[0]) if kinds else ""

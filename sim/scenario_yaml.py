@@ -81,21 +81,21 @@ def place(file: Path, line: int) -> str:
     return f"{file}:{line}" if line else str(file)
 
 
-def read(file: Path) -> tuple[Node, list[Problem]]:
-    """The file's tree, and what is wrong with single values of it.
+def read(file: Path, schema: str = "stateat/1") -> tuple[Node, list[Problem]]:
+    """The file's tree, and what is wrong with single values of it; ``schema`` is what messages say it starts with.
 
     Raises InputError for a file that cannot be read at all: missing, a directory, too large, not UTF-8, not
     YAML, empty, no mapping, nested too deeply or swollen by aliases.
     """
     root = _compose(file, _text(file))
     if root is None:
-        raise InputError(f"{file}: the file is empty, allowed a mapping that starts with `schema: stateat/1`")
+        raise InputError(f"{file}: the file is empty, allowed a mapping that starts with `schema: {schema}`")
     builder = _Builder(file)
     node = builder.build(root, root.start_mark.line + 1, "", 0)
     if not isinstance(node.value, dict):
         raise failure(
             file,
-            [Problem(node.line, "", f"found {found(node)}, allowed a mapping that starts with `schema: stateat/1`")],
+            [Problem(node.line, "", f"found {found(node)}, allowed a mapping that starts with `schema: {schema}`")],
         )
     return node, builder.problems
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TextIO, TypeVar
+from typing import Self, TextIO, TypeVar
 
 from rich.console import Console
 from rich.live import Live
@@ -46,7 +46,7 @@ class Progress:
         self._start = self._next = 0.0
         self._every = REFRESH_S
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         self._start = self._now()
         text = Text(f"{self._label}: starting")
         if self._console.is_terminal:
@@ -102,15 +102,49 @@ class Progress:
             parts.append(f"ETA {_duration(max(total - done, 0) / rate)}")
         return " · ".join(parts)
 
-    def _bar(self, done: int, total: int | None) -> str:
+    def _bar(self, done: int, total: int | None, unit: str = "requests") -> str:
         if total is None:
-            return f"{done:,} requests"
-        counts = f"{done:,}/{total:,} requests"
+            return f"{done:,} {unit}"
+        counts = f"{done:,}/{total:,} {unit}"
         if self._live is None or not total:
             return counts
         filled = _BAR * min(done, total) // total
         full, empty = ("━", "─") if self._console.encoding.startswith("utf") else ("#", "-")
         return full * filled + empty * (_BAR - filled) + " " + counts
+
+
+class RunProgress(Progress):
+    """The same for the runs of a sweep."""
+
+    def __init__(self, label: str, stream: TextIO | None = None, now: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(label, stream=stream, now=now)
+        self.done = 0
+        self._before = 0
+        """Runs of an earlier try: they say nothing about the rate."""
+        self._failed = 0
+
+    def told(self, done: int, total: int, row: Mapping[str, object] | None) -> None:
+        """So many runs are done, this one last."""
+        self.done = done
+        if row is None:
+            self._before = done
+            if done:
+                self._show(f"{self._label}: {done:,} of {total:,} runs are there")
+        else:
+            self._failed += bool(row["error"])
+        now = self._now()
+        if now >= self._next:
+            self._next = now + self._every
+            self._show(self._runs(total, now - self._start))
+
+    def _runs(self, total: int, elapsed_s: float) -> str:
+        rate = (self.done - self._before) / elapsed_s if elapsed_s > 0 else 0.0
+        parts = [f"{self._label}: {self._bar(self.done, total, 'runs')}", f"{rate:,.1f}/s"]
+        if self._failed:
+            parts.append(f"failed {self._failed:,}")
+        if rate > 0:
+            parts.append(f"ETA {_duration((total - self.done) / rate)}")
+        return " · ".join(parts)
 
 
 def counting(things: Sequence[T], console: Console, label: str) -> Iterator[T]:

@@ -1,0 +1,103 @@
+"""What a sweep came to: a line for each point and variant, and the same as JSON."""
+
+from __future__ import annotations
+
+import json
+from math import isnan
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from sim.report.text import one_line
+from sim.stats import NO_HITS, NO_RUNS, PER, rates
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from sim.sweeps.plan import Plan
+
+SHOWN = 60
+"""Lines of the table; the others are in the file."""
+SHOWN_ERRORS = 5
+ERROR = 300
+"""Characters of one; the file has all."""
+WIDTH = 1000
+"""Characters, whatever the terminal: half of an interval says nothing."""
+
+
+def print_sweep(plan: Plan, table: pd.DataFrame, console: Console) -> None:
+    """For each point and variant: poisoned claims with the Wilson interval and that over runs, requests on a wrong
+    state, the hit rate."""
+    title = " — ".join(one_line(part) for part in (plan.name, plan.title) if part)
+    console.print(Text(title, style="bold"), soft_wrap=True)
+    keys = [axis.key for axis in plan.axes]
+    by = [*keys, "variant", *(["case"] if any(case for _, case in plan.picks) else [])]
+    claims, requests = rates(table, by, "claim"), rates(table, by, "request")
+    shown = Table(box=None, pad_edge=False)
+    for name in [*(key.rpartition(".")[2] for key in keys), *by[len(keys) :]]:
+        shown.add_column(name, no_wrap=True)
+    for name in ("runs", "poisoned", "of claims", "95 %", "95 % (runs)", "requests", "hit rate"):
+        shown.add_column(name, justify="right", no_wrap=True)
+    for claim, request in zip(claims.head(SHOWN).to_dict("records"), requests.to_dict("records"), strict=False):
+        cells = [one_line(_shown(claim[name])) for name in by]
+        counts = [f"{claim['runs']:,}", f"{claim['wrong']:,}"]
+        if claim["conclusion"] in (NO_HITS, NO_RUNS):
+            shown.add_row(*map(Text, [*cells, counts[0], *claim["conclusion"].split(": ")]))
+            continue
+        found = (
+            _percent(claim["rate"]), _between(claim["low"], claim["high"]),
+            _between(claim["run_low"], claim["run_high"]), _percent(request["rate"]), _percent(claim["hit_rate"]),
+        )  # fmt: skip
+        shown.add_row(*map(Text, [*cells, *counts, *found]))
+    lines = "".join(part.text for part in console.render(shown, console.options.update(width=WIDTH)))
+    for line in lines.splitlines():
+        _say(console, line.rstrip())
+    if len(claims) > SHOWN:
+        _say(console, f"… and {len(claims) - SHOWN:,} more (--out keeps all, --json prints all)")
+    _print_notes(plan, table, claims, console)
+
+
+def _print_notes(plan: Plan, table: pd.DataFrame, claims: pd.DataFrame, console: Console) -> None:
+    failed = table[table["error"] != ""]
+    counted = int(claims["runs"].sum()) + len(failed)
+    if counted < len(table):
+        _say(console, f"note: where the seeds change nothing they count as one run ({len(table) - counted:,} repeats)")
+    if int(claims["without_hits"].sum()) and not (claims["conclusion"] == NO_HITS).all():
+        _say(console, f"note: {int(claims['without_hits'].sum()):,} runs without hits are left out of the rates")
+    for text, group in list(failed.groupby("error", sort=False))[:SHOWN_ERRORS]:
+        _say(console, f"{len(group):,} failed (first: run {group['run'].iloc[0]}): {one_line(str(text))[:ERROR]}")
+    kinds = failed["error"].nunique()
+    if kinds > SHOWN_ERRORS:
+        _say(console, f"… and {kinds - SHOWN_ERRORS:,} more kinds of errors")
+
+
+def to_json(plan: Plan, table: pd.DataFrame) -> dict[str, Any]:
+    """Rows and rates as plain data; null where there is no number."""
+    by = [*(axis.key for axis in plan.axes), "variant", "case"]
+    return {
+        "sweep": plan.name,
+        "rows": _records(table),
+        "rates": {per: _records(rates(table, by, per)) for per in PER},
+    }
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    return json.loads(frame.to_json(orient="records", double_precision=15))  # type: ignore[no-any-return]
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(Text(text), soft_wrap=True)
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _percent(rate: float) -> str:
+    return "–" if isnan(rate) else f"{100 * rate:.1f} %"
+
+
+def _between(low: float, high: float) -> str:
+    return "–" if isnan(low) else f"[{100 * low:.1f}, {100 * high:.1f}]"

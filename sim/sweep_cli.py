@@ -1,0 +1,76 @@
+"""``stateat sweep``: a scenario at many points, under many seeds; a table of runs, and what it allows to say."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from sim.cli_options import EXISTING, check_outputs, console_on, write_text_or_stdout
+
+
+@click.command()
+@click.argument("file", type=EXISTING)
+@click.option("--out", type=EXISTING, metavar="FILE", help="The table (.parquet or .csv), a row for each run.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, metavar="N", help="Processes (default: 1).")
+@click.option("--backend", default="loky", metavar="NAME", help="loky (this machine), dask or ray: a cluster.")
+@click.option("--address", metavar="URL", help="Of an existing Dask scheduler or Ray cluster.")
+@click.option("--variant", "variants", multiple=True, metavar="NAME", help="Only this variant (repeatable).")
+@click.option("--yes", is_flag=True, help="Run it, although it is more than 10,000 runs.")
+@click.option("--restart", is_flag=True, help="Discard the runs that --out holds, and begin again.")
+@click.option("--json", "json_path", type=EXISTING, metavar="FILE", help="Rows and rates as JSON; - for stdout.")
+def sweep(
+    file: Path,
+    out: Path | None,
+    jobs: int,
+    backend: str,
+    address: str | None,
+    variants: Sequence[str],
+    yes: bool,
+    restart: bool,
+    json_path: Path | None,
+) -> None:
+    """Run a scenario at all points of a sweep file, and print rates with their intervals.
+
+    With --out a sweep that was interrupted goes on where it stopped: the same command again. The table does not depend
+    on --jobs. Exits with 1 if a run failed; its row says why.
+
+    \b
+    Example:
+      stateat sweep scenarios/sweeps/concurrency.yaml --jobs 2 --out concurrency.parquet
+    """
+    from sim.report.progress import RunProgress
+    from sim.report.sweep import print_sweep, to_json
+    from sim.sweeps.execute import LIMIT, execute, kept
+    from sim.sweeps.pool import Pool
+    from sim.sweeps.read import read
+    from sim.sweeps.table import check_out
+
+    if out is not None:
+        check_out(out, file)
+    check_outputs({"--json": json_path}, [file, *([out] if out is not None else [])])
+    pool = Pool(jobs, backend, address)
+    pool.check()
+    plan = read(file, variants, None if yes else LIMIT)
+    parts = (f"{plan.points:,} points", f"{len(plan.seeds):,} seeds", f"{len(plan.picks):,} variants and cases")
+    click.echo(f"{plan.name}: {plan.runs:,} runs ({', '.join(parts)})", err=True)
+    if out is None:
+        click.echo("nothing is kept without --out", err=True)
+    with RunProgress(plan.name) as progress:
+        try:
+            table = execute(plan, pool, out, restart, progress.told)
+        except KeyboardInterrupt:
+            click.echo(f"stateat: interrupted; {kept(progress.done, plan, out)}", err=True)
+            sys.exit(130)
+        except SystemExit as stop:
+            # Told to stop (SIGTERM): see sim.cli.
+            click.echo(f"stateat: stopped; {kept(progress.done, plan, out)}", err=True)
+            sys.exit(stop.code)
+    print_sweep(plan, table, console_on(stderr=str(json_path) == "-"))
+    if json_path is not None:
+        text = json.dumps(to_json(plan, table), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        write_text_or_stdout(json_path, text)
+    sys.exit(1 if (table["error"] != "").any() else 0)

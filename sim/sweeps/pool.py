@@ -1,0 +1,113 @@
+"""Who runs the tasks of a sweep: this process, others of this machine, or a cluster (joblib's backends)."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from sim.errors import EngineError, InputError, MissingError
+from sim.scenario_errors import choice
+from sim.sweeps.plan import Task
+from sim.sweeps.work import Row, work
+
+BACKENDS = ("loky", "dask", "ray")
+ROUNDS = 4
+"""Tasks a process in one go, for a backend that gives nothing back before all is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Where runs take place."""
+
+    jobs: int = 1
+    """Processes; of a cluster at an address: as many as it has, whatever this says."""
+    backend: str = "loky"
+    address: str | None = None
+    """Of an existing cluster; without one dask and ray start their own here."""
+
+    def check(self) -> None:
+        """Raises InputError for what there is not."""
+        if self.backend not in BACKENDS:
+            raise InputError(f"--backend: {choice(self.backend, BACKENDS)}")
+        if self.jobs < 1:
+            raise InputError(f"--jobs: found {self.jobs}, allowed at least 1")
+        if self.address is not None and self.backend == "loky":
+            raise InputError("--address: allowed with --backend dask or ray")
+
+    def rows(self, tasks: Iterable[Task], count: int) -> Generator[Row]:
+        """The row of each task, as they come. Close it to stop.
+
+        Raises EngineError when a worker was killed.
+        """
+        self.check()
+        if self.backend == "loky" and min(self.jobs, count) <= 1:
+            yield from map(work, tasks)
+            return
+        with ExitStack() as stack:
+            yield from self._parallel(tasks, stack)
+
+    def _parallel(self, tasks: Iterable[Task], stack: ExitStack) -> Generator[Row]:
+        from joblib import Parallel, delayed, parallel_config
+        from joblib.externals.loky.process_executor import BrokenProcessPool
+
+        jobs, settings = self._open(stack)
+        stack.enter_context(parallel_config(self.backend, n_jobs=jobs, **settings))
+        try:
+            if self.backend != "ray":
+                # Not in the order of the plan: nobody waits for the slowest.
+                rows = Parallel(batch_size=1, return_as="generator_unordered")(delayed(work)(task) for task in tasks)
+                stack.callback(rows.close)
+                yield from rows
+                return
+            # Ray's gives nothing back before all is done: some at a time.
+            left = iter(tasks)
+            while some := list(islice(left, ROUNDS * jobs)):
+                yield from Parallel()(delayed(work)(task) for task in some)
+        except BrokenProcessPool as error:
+            raise EngineError("a worker was killed (by the system where memory is short, or by somebody)") from error
+
+    def _open(self, stack: ExitStack) -> tuple[int, dict[str, Any]]:
+        """Processes to use, and joblib's settings for the backend."""
+        if self.backend == "dask":
+            return self._dask(stack), {"wait_for_workers_timeout": 60}
+        if self.backend == "ray":
+            return self._ray(stack), {}
+        return self.jobs, {}
+
+    def _dask(self, stack: ExitStack) -> int:
+        try:
+            from dask.distributed import Client
+        except ImportError:
+            raise _missing("dask", "dask[distributed]") from None
+        try:
+            client: AbstractContextManager[Any] = (
+                Client(self.address, timeout=10)
+                if self.address is not None
+                else Client(n_workers=self.jobs, threads_per_worker=1, dashboard_address=None)
+            )
+        except (OSError, ValueError) as error:
+            raise InputError(f"--address {self.address}: no Dask scheduler answers there: {error}") from error
+        cluster: Any = stack.enter_context(client)
+        return max(1, sum(map(int, cluster.nthreads().values())))
+
+    def _ray(self, stack: ExitStack) -> int:
+        try:
+            import ray
+            from ray.util.joblib import register_ray
+        except ImportError:
+            raise _missing("ray", "ray") from None
+        try:
+            given = {"address": self.address} if self.address is not None else {"num_cpus": self.jobs}
+            ray.init(log_to_driver=False, logging_level="ERROR", include_dashboard=False, **given)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise InputError(f"--address {self.address}: no Ray cluster answers there: {error}") from error
+        stack.callback(ray.shutdown)
+        register_ray()
+        return max(1, int(ray.cluster_resources().get("CPU", 1)))
+
+
+def _missing(backend: str, package: str) -> MissingError:
+    return MissingError(f"--backend {backend}: it is not installed (pip install '{package}'); loky needs nothing more")

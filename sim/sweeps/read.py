@@ -1,0 +1,222 @@
+"""Reads a sweep file into a plan, and checks every key and value of it before anything runs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, product
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from sim import scenario_errors
+from sim.errors import InputError
+from sim.scenario import override_of
+from sim.scenario_errors import choice
+from sim.scenario_yaml import INLINE, MAX_LISTED, Node, Problem, failure, found, of_plain, place, plain
+from sim.scenario_yaml import read as read_tree
+from sim.sweeps.keys import NoSuchKey, covers, locate_key
+from sim.sweeps.model import SCHEMA, SweepFile
+from sim.sweeps.plan import Axis, Base, Plan, check_size, drawn
+
+TRIES = 200
+"""Points at which a value is tried before it counts as one that is never allowed."""
+CAREFUL = 2000
+"""Scenarios that are tried at most."""
+
+
+def read(source: str | Path | Mapping[str, Any], variants: Sequence[str] = (), limit: int | None = None) -> Plan:
+    """The plan of a sweep file, or of what would be in one as plain data.
+
+    ``variants`` are those wanted, of those that the file wants; more than ``limit`` runs are refused. Raises InputError
+    with a line for each problem: ``FILE:LINE: key: found X, allowed Y``.
+    """
+    if isinstance(source, Mapping):
+        file, root, unreadable = INLINE, of_plain(INLINE, source), list[Problem]()
+    else:
+        file = Path(source)
+        root, unreadable = read_tree(file, SCHEMA)
+    schema = root.get("schema")
+    if schema is not None and str(schema.value).startswith("stateat/"):
+        raise InputError(f"{place(file, schema.line)}: is a scenario, allowed a sweep (schema: {SCHEMA})")
+    try:
+        shape = SweepFile.model_validate(plain(root))
+    except ValidationError as error:
+        known = {p.path for p in unreadable}
+        wrong = [p for p in scenario_errors.problems(error, SweepFile, root) if p.path not in known]
+        raise failure(file, [*unreadable, *wrong]) from None
+    if unreadable:
+        raise failure(file, unreadable)
+    base = _base(file, root)
+    picks, wrong = _picks(base, root.get("variants"), shape.variants, variants)
+    axes, more = _axes(base, root, shape, [pick[0] for pick in picks], [pick[1] for pick in picks])
+    if wrong or more:
+        raise failure(file, [*wrong, *more])
+    own = base.root.get("seed")
+    default = own.value if own is not None and isinstance(own.value, int) else 0
+    plan = Plan(shape.name, shape.title, base, axes, shape.sample is None, shape.seed_list(default), picks)
+    check_size(plan, limit)
+    _try(file, plan)
+    return plan
+
+
+def _base(file: Path, root: Node) -> Base:
+    """The base's tree without its expectations."""
+    given = root.get("base")
+    assert given is not None
+    if isinstance(given.value, str):
+        path = file.parent / given.value
+        if not path.is_file():
+            raise failure(file, [Problem(given.line, "base", f"found {given.value!r}, allowed an existing file")])
+        tree, unreadable = read_tree(path)
+        if unreadable:
+            raise failure(path, unreadable)
+        return Base(path, _without_expectations(tree))
+    return Base(file, _without_expectations(given))
+
+
+def _without_expectations(root: Node) -> Node:
+    values = {key: node for key, node in root.value.items() if key != "expect"}
+    for part in ("variants", "cases"):
+        if part in values and isinstance(values[part].value, dict):
+            each = {
+                name: Node({k: v for k, v in node.value.items() if k != "expect"}, node.line, node.path)
+                if isinstance(node.value, dict)
+                else node
+                for name, node in values[part].value.items()
+            }
+            values[part] = Node(each, values[part].line, values[part].path)
+    return Node(values, root.line, root.path)
+
+
+def _names(base: Base, part: str) -> list[str]:
+    node = base.root.get(part)
+    return list(node.value) if node is not None and isinstance(node.value, dict) else []
+
+
+def _picks(
+    base: Base, node: Node | None, wanted: Sequence[str] | None, only: Sequence[str]
+) -> tuple[tuple[tuple[str, str], ...], list[Problem]]:
+    """The variants and cases to run, in the order of the base."""
+    variants = _names(base, "variants")
+    wrong = [
+        Problem(item.line, item.path, choice(str(item.value), variants))
+        for item in (node.value if node is not None and wanted else ())
+        if item.value not in variants
+    ]
+    for name in only:
+        if name not in (wanted or variants):
+            raise InputError(f"variant: {choice(name, wanted or variants)}")
+    chosen = [v for v in variants if v in (wanted or variants) and (not only or v in only)] or [""]
+    return tuple((variant, case) for variant in chosen for case in _names(base, "cases") or [""]), wrong
+
+
+def _axes(
+    base: Base, root: Node, shape: SweepFile, variants: Sequence[str], cases: Sequence[str]
+) -> tuple[tuple[Axis, ...], list[Problem]]:
+    """What is swept, each key checked against the scenario."""
+    axes: list[Axis] = []
+    wrong: list[Problem] = []
+    for key, node, values in _swept(root, shape):
+        try:
+            location = locate_key(base.root, key)
+        except NoSuchKey as error:
+            wrong.append(Problem(node.line, node.path, str(error)))
+            continue
+        if location[0] in ("variants", "cases") and location[1] not in [*variants, *cases]:
+            wrong.append(Problem(node.line, node.path, f"{location[0]}.{location[1]} is not among those that run"))
+        for axis in axes:
+            short = min(len(axis.location), len(location))
+            if axis.location[:short] == location[:short]:
+                wrong.append(Problem(node.line, node.path, f"found it beside {axis.key}, allowed one of them"))
+        for part, names in (("variants", variants), ("cases", cases)):
+            for name in dict.fromkeys(filter(None, names)):
+                override = base.root.value[part].value[name]
+                if location[0] not in ("variants", "cases") and covers(override_of(override), location):
+                    text = f"{part}.{name} of the base sets it too, allowed {part}.{name}.{key}"
+                    wrong.append(Problem(node.line, node.path, text))
+        wrong += _twice(values) if shape.sample is None else ()
+        axes.append(Axis(key, location, values))
+    return tuple(axes), wrong
+
+
+def _swept(root: Node, shape: SweepFile) -> Iterator[tuple[str, Node, tuple[Node, ...]]]:
+    grid, sample = root.get("grid"), root.get("sample")
+    if shape.grid is not None and grid is not None:
+        for key, node in grid.value.items():
+            yield key, node, tuple(node.value)
+    if shape.sample is not None and sample is not None:
+        over = sample.get("over")
+        assert over is not None
+        for key, values in drawn(shape.sample, sample):
+            yield key, over.value[key], values
+
+
+def _twice(values: Sequence[Node]) -> list[Problem]:
+    seen: dict[str, None] = {}
+    wrong = []
+    for node in values:
+        said = repr(plain(node))
+        if said in seen:
+            wrong.append(Problem(node.line, node.path, f"found {found(node)} twice, allowed once"))
+        seen[said] = None
+    return wrong
+
+
+def _try(file: Path, plan: Plan) -> None:
+    """Refuse a value that the scenario refuses wherever it is tried. One that only does not go with some others makes
+    errors in the table."""
+    proven: set[tuple[str, str]] = set()
+    refused: dict[str, None] = {}
+    budget = CAREFUL
+    for axis, value, combinations in _trials(plan):
+        place, first = (axis, value), ""
+        for values in combinations:
+            if place in proven or budget <= 0:
+                break
+            for pick in plan.picks:
+                budget -= 1
+                try:
+                    plan.base.at([(a.location, v) for a, v in zip(plan.axes, values, strict=True)], 0, *pick)
+                except InputError as error:
+                    first = first or _told(file, plan, str(error), values)
+                else:
+                    proven |= {(a.key, v.path) for a, v in zip(plan.axes, values, strict=True) if _reaches(a, pick)}
+                    proven.add(("", ""))
+        if place not in proven and first:
+            refused.setdefault(first)
+    if refused:
+        raise InputError("\n".join(list(refused)[:MAX_LISTED]))
+
+
+def _trials(plan: Plan) -> Iterator[tuple[str, str, Iterator[tuple[Node, ...]]]]:
+    """The key and the place of each value (of a distribution: one place), with points at which it can be tried."""
+    if not plan.axes:
+        yield "", "", iter([()])
+    for axis in plan.axes:
+        if plan.crossed:
+            for value in axis.values:
+                rest = product(*((value,) if other is axis else other.values for other in plan.axes))
+                yield axis.key, value.path, islice(rest, TRIES)
+            continue
+        points: dict[str, list[int]] = {}
+        for point, value in enumerate(axis.values):
+            points.setdefault(value.path, []).append(point)
+        for path, there in points.items():
+            yield axis.key, path, (plan.values(point) for point in there[:TRIES])
+
+
+def _reaches(axis: Axis, pick: tuple[str, str]) -> bool:
+    """Whether a run of this variant and case has anything of this key."""
+    part, name = axis.location[:2]
+    return part not in ("variants", "cases") or name in pick
+
+
+def _told(file: Path, plan: Plan, error: str, values: Sequence[Node]) -> str:
+    """An error of a point: what stands in the sweep is of the sweep's file."""
+    base = re.escape(str(plan.base.file))
+    text = re.sub(rf"^{base}:(\d+): (?=(grid|sample)\.)", lambda m: f"{file}:{m[1]}: ", error, flags=re.M)
+    at = ", ".join(f"{axis.key}={json.dumps(plain(v))}" for axis, v in zip(plan.axes, values, strict=True))
+    return f"{text} (with {at})" if at else text

@@ -1,0 +1,62 @@
+"""One run of a sweep, as one row of its table."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import redirect_stdout
+from typing import Any
+
+from sim.errors import StateatError
+from sim.events import Observer
+from sim.result import Outcome
+from sim.sweeps.plan import Task
+
+Row = dict[str, Any]
+"""Plain values by column; the columns of :data:`COUNTS` are None in the row of a run that failed."""
+
+COUNTS = (
+    "poisoned", "poisoned_roots", "claims", "restores", "starts", "wrong_restores", "wrong_reads", "tainted_requests",
+    "requests", "finished", "hit_tokens", "resume_hit_tokens", "loaded_tokens", "prompt_tokens", "prefill_tokens",
+    "deferred", "steps", "preempted", "evicted", "livelock", "ttft_p50_us", "ttft_p95_us", "ttft_p99_us", "time_us",
+    "digest",
+)  # fmt: skip
+"""What a run came to, in the order of the table. ``starts``: admissions that started from a state: that of a hit, a
+tier or a connector; the others are an outcome's."""
+
+
+class Starts(Observer):
+    """Counts admissions that start from a state."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def admit(self, request: str, hit: int, external: int, resumed: bool) -> None:
+        self.count += hit + external > 0
+
+
+def work(task: Task) -> Row:
+    """Runs a task. Whatever goes wrong in it is in its row: the sweep goes on."""
+    row: Row = {"run": task.index, "point": task.point, "seed": task.seed, "variant": task.variant, "case": task.case}
+    row |= task.values
+    try:
+        run = task.run()
+        row["variant"] = run.variant
+        starts = Starts()
+        # A user's rule that prints must not spoil what a machine reads.
+        with redirect_stdout(sys.stderr):
+            from sim.simulate import simulate
+
+            outcome = simulate(run, [starts])
+    except StateatError as error:
+        return row | dict.fromkeys(COUNTS) | {"error": str(error)}
+    except Exception as error:
+        return row | dict.fromkeys(COUNTS) | {"error": f"{type(error).__name__}: {error}"}
+    return row | _counts(outcome, starts.count) | {"error": ""}
+
+
+def _counts(outcome: Outcome, starts: int) -> Row:
+    found: Row = {name: getattr(outcome, name) for name in COUNTS if hasattr(outcome, name)}
+    found["starts"] = starts
+    for name in ("p50", "p95", "p99"):
+        found[f"ttft_{name}_us"] = outcome.ttft_us.get(name)
+    return {name: found[name] for name in COUNTS}
