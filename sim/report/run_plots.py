@@ -163,6 +163,7 @@ def blast_radius(findings: DataFrame, ax: Axes, end_us: int | None = None) -> No
     ax.set_xlim(0, times[-1] * 1.02)
     ax.set_ylim(bottom=0)
     frame(ax, f"time ({unit})", "count since the start", SIZE)
+    whole_ticks(ax, "x")
     whole_ticks(ax, "y")
     legend(ax)
 

@@ -289,18 +289,22 @@ def _name(value: Any) -> str:
 
 
 def _x_axis(ax: Axes, places: dict[Any, float], names: list[str]) -> None:
-    """Ticks at the values; powers of two apart where they are."""
+    """Ticks at the values, as far as they are apart; on a log scale where they span much."""
     at = list(places.values())
     if names:
         ax.set_xticks(at, names)
         ax.set_xlim(-0.5, len(at) - 0.5)
         return
-    low, high = min(at), max(at)
+    low, high = at[0], at[-1]
     if low > 0 and high >= 16 * low:
         ax.set_xscale("log", base=2)
         ax.set_xlim(low / 1.15, high * 1.15)
     else:
         ax.set_xlim(0 if low >= 0 else low, high * 1.05 or 1)
-    if len(at) <= 12:
-        ax.set_xticks(at, [f"{value:,g}" for value in at])
-        ax.set_xticks([], minor=True)
+    ends = ax.transData.transform([(value, 0) for value in at])[:, 0] / ax.bbox.width
+    shown = [0]
+    for i in range(1, len(at)):
+        if ends[i] - ends[shown[-1]] > 0.07:
+            shown.append(i)
+    ax.set_xticks([at[i] for i in shown], [f"{at[i]:,.6g}" for i in shown])
+    ax.set_xticks([], minor=True)

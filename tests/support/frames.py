@@ -74,7 +74,8 @@ def run(number: int, variant: str, seed: int = 0, point: int = 0, **more: Any) -
     counts = {
         "poisoned": 4, "poisoned_roots": 2, "claims": 100, "restores": 50, "starts": 50, "wrong_restores": 2,
         "wrong_reads": 0, "tainted_requests": 2, "requests": 100, "finished": 100,
-        "hit_tokens": 80_000, "prompt_tokens": 200_200, "prefill_tokens": 120_200, "deferred": 0, "steps": 400, "preempted": 0, "evicted": 0, "livelock": False,
+        "hit_tokens": 80_000, "prompt_tokens": 200_200, "prefill_tokens": 120_200,
+        "deferred": 0, "steps": 400, "preempted": 0, "evicted": 0, "livelock": False,
         "ttft_p50_us": 640_000, "ttft_p95_us": 900_000, "ttft_p99_us": 1_100_000, "time_us": 9_000_000,
     }  # fmt: skip
     rest = {name: value for name, value in more.items() if name not in keys}

@@ -296,6 +296,14 @@ def test_names_have_places_of_their_own() -> None:
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["vllm-0.26.0", "vllm-0.27.0", "vllm-0.28.0"]
 
 
+def test_ticks_do_not_run_into_each_other() -> None:
+    lengths = (0.75, 0.999375, 1.125, 1.13, 2.875)
+    sweep = frames.sweep(*(frames.run(i, "v", **{"a.b": length}) for i, length in enumerate(lengths)))
+    ax = axis(lambda ax: plots.rate(sweep, ax, x="a.b"))
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["0.75", "0.999375", "2.875"]
+    assert list(ax.lines[0].get_xdata()) == list(lengths)
+
+
 def test_a_heat_map_tells_no_hits_and_not_run_from_zero() -> None:
     ax = axis(PICTURES["heat-map"])
     assert [text for text in words(ax) if not text.endswith("%")] == ["no hits"] * 3 + ["not run"]
