@@ -199,7 +199,8 @@ def _sound(group: pd.DataFrame, together: Sequence[str] = ()) -> tuple[pd.DataFr
     """The runs that count, and how many failed. Seeds that change nothing are one run; of ``together``, in all of these
     variants."""
     well = group["error"].fillna("") == ""
-    runs, failed = group[well], int((~well).sum())
+    # Whatever the order of the table: what is drawn goes by row.
+    runs, failed = group[well].sort_values(["point", "seed", "variant", "case"]), int((~well).sum())
     if together:
         runs = runs[runs["variant"].isin(together)]
     keys = ["point", "case"] if together else ["point", "variant", "case"]

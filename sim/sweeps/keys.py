@@ -143,6 +143,6 @@ def _paths(annotation: Any, node: Node | None, path: str) -> Iterator[str]:
 def _nearest(root: Node, key: str) -> str:
     known = list(islice(_paths(File, root, ""), _LISTED))
     last = key.rpartition(".")[2]
-    same = [path for path in known if path.rpartition(".")[2] == last]
+    same = [path for path in known if path.rpartition(".")[2] == last and not last.isdecimal()]
     matches = get_close_matches(key, same, 1, cutoff=0.0) or get_close_matches(key, known, 1)
     return f" (did you mean {matches[0]}?)" if matches else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import exp, floor, log
@@ -43,6 +44,8 @@ class Base:
     file: Path
     """For messages, and what paths in it are relative to."""
     root: Node
+    sweep: Path
+    """The file of what is swept, for messages."""
 
     def at(self, values: Sequence[tuple[Location, Node]], seed: int, variant: str, case: str) -> Run:
         """The run of one variant and case with these values; InputError says what is wrong with them."""
@@ -54,7 +57,12 @@ class Base:
         for part, name in (("variants", variant), ("cases", case)):
             if name:
                 root = put(root, (part,), Node({name: root.value[part].value[name]}, 0, part))
-        (run,) = checked(self.file, root).expanded
+        try:
+            (run,) = checked(self.file, root).expanded
+        except InputError as error:
+            # What stands in the sweep is of its file.
+            swept = rf"^{re.escape(str(self.file))}:(\d+): (?=(grid|sample)\.)"
+            raise InputError(re.sub(swept, lambda m: f"{self.sweep}:{m[1]}: ", str(error), flags=re.M)) from error
         return run
 
 

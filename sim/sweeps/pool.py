@@ -68,6 +68,9 @@ class Pool:
                 yield from Parallel()(delayed(work)(task) for task in some)
         except BrokenProcessPool as error:
             raise EngineError("a worker was killed (by the system where memory is short, or by somebody)") from error
+        except Exception as error:
+            # What goes wrong in a run is in its row: this is the backend.
+            raise EngineError(f"--backend {self.backend}: {type(error).__name__}: {error}") from error
 
     def _open(self, stack: ExitStack) -> tuple[int, dict[str, Any]]:
         """Processes to use, and joblib's settings for the backend."""
@@ -99,6 +102,8 @@ class Pool:
             from ray.util.joblib import register_ray
         except ImportError:
             raise _missing("ray", "ray") from None
+        if self.address is not None:
+            _reach(self.address)
         try:
             given = {"address": self.address} if self.address is not None else {"num_cpus": self.jobs}
             ray.init(log_to_driver=False, logging_level="ERROR", include_dashboard=False, **given)
@@ -107,6 +112,18 @@ class Pool:
         stack.callback(ray.shutdown)
         register_ray()
         return max(1, int(ray.cluster_resources().get("CPU", 1)))
+
+
+def _reach(address: str) -> None:
+    """Ray itself goes on trying for minutes."""
+    from socket import create_connection
+
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        try:
+            create_connection((host, int(port)), timeout=10).close()
+        except (OSError, OverflowError) as error:
+            raise InputError(f"--address {address}: no Ray cluster answers there: {error}") from None
 
 
 def _missing(backend: str, package: str) -> MissingError:

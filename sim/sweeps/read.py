@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, product
 from pathlib import Path
@@ -58,7 +57,7 @@ def read(source: str | Path | Mapping[str, Any], variants: Sequence[str] = (), l
     default = own.value if own is not None and isinstance(own.value, int) else 0
     plan = Plan(shape.name, shape.title, base, axes, shape.sample is None, shape.seed_list(default), picks)
     check_size(plan, limit)
-    _try(file, plan)
+    _try(plan)
     return plan
 
 
@@ -73,8 +72,8 @@ def _base(file: Path, root: Node) -> Base:
         tree, unreadable = read_tree(path)
         if unreadable:
             raise failure(path, unreadable)
-        return Base(path, _without_expectations(tree))
-    return Base(file, _without_expectations(given))
+        return Base(path, _without_expectations(tree), file)
+    return Base(file, _without_expectations(given), file)
 
 
 def _without_expectations(root: Node) -> Node:
@@ -165,14 +164,15 @@ def _twice(values: Sequence[Node]) -> list[Problem]:
     return wrong
 
 
-def _try(file: Path, plan: Plan) -> None:
+def _try(plan: Plan) -> None:
     """Refuse a value that the scenario refuses wherever it is tried. One that only does not go with some others makes
     errors in the table."""
     proven: set[tuple[str, str]] = set()
-    refused: dict[str, None] = {}
+    refused: dict[str, str] = {}
+    """By what is wrong, told with the first point at which it is."""
     budget = CAREFUL
     for axis, value, combinations in _trials(plan):
-        place, first = (axis, value), ""
+        place, first = (axis, value), ("", "")
         for values in combinations:
             if place in proven or budget <= 0:
                 break
@@ -181,14 +181,14 @@ def _try(file: Path, plan: Plan) -> None:
                 try:
                     plan.base.at([(a.location, v) for a, v in zip(plan.axes, values, strict=True)], 0, *pick)
                 except InputError as error:
-                    first = first or _told(file, plan, str(error), values)
+                    first = first if first[0] else (str(error), _told(plan, str(error), values))
                 else:
                     proven |= {(a.key, v.path) for a, v in zip(plan.axes, values, strict=True) if _reaches(a, pick)}
                     proven.add(("", ""))
-        if place not in proven and first:
-            refused.setdefault(first)
+        if place not in proven and first[0]:
+            refused.setdefault(*first)
     if refused:
-        raise InputError("\n".join(list(refused)[:MAX_LISTED]))
+        raise InputError("\n".join(list(refused.values())[:MAX_LISTED]))
 
 
 def _trials(plan: Plan) -> Iterator[tuple[str, str, Iterator[tuple[Node, ...]]]]:
@@ -214,9 +214,7 @@ def _reaches(axis: Axis, pick: tuple[str, str]) -> bool:
     return part not in ("variants", "cases") or name in pick
 
 
-def _told(file: Path, plan: Plan, error: str, values: Sequence[Node]) -> str:
-    """An error of a point: what stands in the sweep is of the sweep's file."""
-    base = re.escape(str(plan.base.file))
-    text = re.sub(rf"^{base}:(\d+): (?=(grid|sample)\.)", lambda m: f"{file}:{m[1]}: ", error, flags=re.M)
+def _told(plan: Plan, error: str, values: Sequence[Node]) -> str:
+    """An error, with the point at which it is."""
     at = ", ".join(f"{axis.key}={json.dumps(plain(v))}" for axis, v in zip(plan.axes, values, strict=True))
-    return f"{text} (with {at})" if at else text
+    return f"{error} (with {at})" if at else error
