@@ -1,7 +1,7 @@
 """Executes the notebooks, or takes their outputs out: ``python notebooks/run.py [--strip] [NAME...]``.
 
 Executed copies go to ``build/notebooks``; the files here keep no outputs. ``STATEAT_QUICK=1`` makes them small. Exits
-with 1 when a cell fails.
+with 1 when a cell fails, and with 2 for a name that is not there.
 """
 
 from __future__ import annotations
@@ -54,6 +54,10 @@ def execute(path: Path, to: Path) -> None:
 def main(arguments: Sequence[str]) -> int:
     names = [name for name in arguments if name != "--strip"]
     paths = [HERE / f"{name.removesuffix('.ipynb')}.ipynb" for name in names] or sorted(HERE.glob("*.ipynb"))
+    if missing := [path.name for path in paths if not path.exists()]:
+        allowed = ", ".join(sorted(path.stem for path in HERE.glob("*.ipynb")))
+        print(f"found no notebook {', '.join(missing)}, allowed: {allowed}", file=sys.stderr)
+        return 2
     failed = 0
     for path in paths:
         if "--strip" in arguments:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,11 @@ def test_no_outputs_are_kept(path: Path) -> None:
     )
 
 
+def test_a_notebook_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert runner().main(["06-nothing"]) == 2
+    assert capsys.readouterr().err.startswith("found no notebook 06-nothing.ipynb, allowed: 01-anatomy")
+
+
 def test_stripping_takes_out_what_running_puts_in(tmp_path: Path) -> None:
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1 + 1", id="sum")])
     run = runner()
@@ -92,3 +98,14 @@ def test_files_that_a_notebook_names_exist(path: Path) -> None:
         for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", cell.source):
             assert re.match(r"https?://", target) or (path.parent / target).exists(), target
     assert not re.search(r"(?<![\w.])/(work|tmp|root|home)\b", path.read_text(encoding="utf-8"))
+
+
+def test_the_page_tells_of_all_notebooks_and_all_pictures() -> None:
+    from sim.report import plots
+
+    page = (ROOT / "docs" / "notebooks.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| \[([\w-]+)\]", page, re.M) == NAMES
+    told = dict(re.findall(r"^\| `(\w+)\(([^)]*)\)`", page, re.M))
+    assert set(told) == set(plots.__all__)
+    for name, arguments in told.items():
+        assert [a.rstrip("=") for a in arguments.split(", ")] == list(signature(getattr(plots, name)).parameters)

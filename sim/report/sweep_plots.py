@@ -93,6 +93,7 @@ def _lines(sweep: DataFrame, ax: Axes, x: str, by: str, what: str, label: str) -
         ax.plot(
             [at for at, _ in told], [point.value for _, point in told], color=color, marker=marker, linestyle=line,
             linewidth=1.8, markersize=7, markeredgecolor="white", label=plain(str(series), 30), zorder=3,
+            clip_on=False,
         )  # fmt: skip
         for at, point in told:
             low, high = point.wilson or (point.value, point.value)
@@ -211,8 +212,8 @@ def _change(runs: DataFrame, first: str, other: str, metric: str) -> str:
     scale = 100 if metric == "hit_rate" else 1e-3 if metric.endswith("_us") else 1
     if not row.pairs:
         return str(row.conclusion)
-    text = f"{scale * row.difference:+,.1f}"
-    return text if row.pairs == 1 else f"{text} [{scale * row.low:+,.1f}, {scale * row.high:+,.1f}]"
+    text = f"{scale * row.difference:+z,.1f}"
+    return text if row.pairs == 1 else f"{text} [{scale * row.low:+z,.1f}, {scale * row.high:+z,.1f}]"
 
 
 def _number(value: float, what: str) -> str:

@@ -310,6 +310,13 @@ def test_a_heat_map_tells_no_hits_and_not_run_from_zero() -> None:
     assert sorted(text for text in words(ax) if text.endswith("%")) == ["10.0 %", "2.0 %", "20.0 %", "40.0 %", "5.0 %"]
 
 
+def test_no_two_series_differ_in_colour_alone() -> None:
+    sweep = frames.sweep(*(frames.run(i, f"v{i % 6}", **{CLIENTS: i // 6}) for i in range(12)))
+    ax = axis(lambda ax: plots.rate(sweep, ax, x=CLIENTS))
+    lines = [line for line in ax.lines if line.get_label().startswith("v")]
+    assert len({line.get_marker() for line in lines}) == len({line.get_color() for line in lines}) == len(lines) == 6
+
+
 def test_runs_that_failed_are_not_drawn() -> None:
     sweep = clients()
     sweep.loc[sweep["variant"] == "old gate", "error"] = "InputError: x"
