@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test conformance catalog lint format clean
+.PHONY: help demo test notebooks conformance catalog lint format clean
 
 help: ## print this list
 	@echo 'stateat: a deterministic simulator that checks every cached recurrent state'
@@ -36,6 +36,9 @@ demo: $(VENV)/package ## install the package, replay a scenario under load and d
 test: $(VENV)/dev ## install the package with its test tools and run the tests
 	@$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 
+notebooks: $(VENV)/dev ## execute the notebooks in full, into build/notebooks
+	@$(BIN)/python notebooks/run.py
+
 conformance: $(VENV)/dev ## install three releases of vLLM and compare the engine with them, live
 	@$(BIN)/stateat vllm install $(RELEASES)
 	@$(BIN)/python -m pytest -m live $(ARGS)
@@ -48,9 +51,10 @@ lint: $(VENV)/dev ## check format, lint and types
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy --strict sim oracle kernels
 
-format: $(VENV)/dev ## format the code and mend what lint can mend
+format: $(VENV)/dev ## format the code, mend what lint can mend, take outputs out of notebooks
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
+	@$(BIN)/python notebooks/run.py --strip
 
 clean: ## remove all that this file makes
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -30,7 +30,7 @@ def replay(
     source: Source,
     *,
     variants: str | Sequence[str] | None = None,
-    rules: Mapping[str, str] | None = None,
+    rules: Mapping[str, object] | None = None,
     seed: int | None = None,
     state: str | None = None,
     engine: str | Sequence[str] = "reference",
@@ -38,14 +38,16 @@ def replay(
 ) -> Result:
     """Runs a scenario, all variants or those named, and compares it with what the file expects.
 
-    ``rules`` take precedence over the file's, and ``state`` is the oracle's state family. With another ``seed`` than
-    the file's nothing is expected. ``engine``: ``reference``, ``vllm``, ``vllm:RELEASE`` or ``vllm:FOLDER``, one or
-    several. ``record=False`` saves the memory of the frames ``requests``, ``steps``, ``claims`` and ``chunks``.
+    ``rules`` take precedence over the file's; a value is a name, ``module:Name``, or a class or function itself.
+    ``state`` is the oracle's state family. With another ``seed`` than the file's nothing is expected. ``engine``:
+    ``reference``, ``vllm``, ``vllm:RELEASE`` or ``vllm:FOLDER``, one or several. ``record=False`` saves the memory of
+    the frames ``requests``, ``steps``, ``claims`` and ``chunks``.
 
     Raises :class:`sim.errors.StateatError`: its message names the file, line and key.
     """
     from sim.adapters.vllm.fleet import Fleet
     from sim.columns import Columns
+    from sim.engine.rules import named
     from sim.result import Outcome
     from sim.simulate import replay as run_all
     from sim.simulate import simulate
@@ -65,7 +67,7 @@ def replay(
         result = run_all(
             scenario,
             only=_several(variants),
-            overrides=rules,
+            overrides={name: named(name, value) for name, value in (rules or {}).items()},
             truth={} if state is None else {"state": state},
             run_one=one,
             spread=fleet.spread,

@@ -167,10 +167,9 @@ def _check(file: Path, drift: bool, plot: Path | None, json_path: Path | None) -
     """Refuse what cannot be written before anything runs."""
     check_outputs({"--plot": plot, "--json": json_path}, [file])
     if plot is not None:
-        from sim.report.plots import SUFFIXES
+        from sim.report.style import check_suffix
 
-        if plot.suffix.lower() not in SUFFIXES:
-            raise InputError(f"--plot {plot}: found {plot.suffix!r}, allowed: {', '.join(SUFFIXES)}")
+        check_suffix(plot, "--plot")
         if not drift:
             raise InputError("--plot draws the drift: found no --drift, allowed: --drift --plot FILE")
 

@@ -50,10 +50,9 @@ class _Outputs:
         paths = {f"--{name}": getattr(self, name) for name in ("log", "plot", "perfetto", "json")}
         check_outputs(paths, inputs)
         if self.plot is not None:
-            from sim.report.plots import SUFFIXES
+            from sim.report.style import check_suffix
 
-            if self.plot.suffix.lower() not in SUFFIXES:
-                raise InputError(f"--plot {self.plot}: found {self.plot.suffix!r}, allowed: {', '.join(SUFFIXES)}")
+            check_suffix(self.plot, "--plot")
 
 
 @click.command()
@@ -203,7 +202,7 @@ class _Studio:
     def finish(self, result: Result) -> None:
         """Draw the pictures."""
         if self.outputs.plot is not None:
-            from sim.report.plots import draw
+            from sim.report.picture import draw
 
             panels = [(_name(key), timeline, _outcome(result, key)) for key, timeline in self.timelines.items()]
             with atomic(self.outputs.plot, "--plot") as partial:

@@ -7,6 +7,7 @@ takes the place of a named value). Rules with a single value are places where la
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
@@ -288,6 +289,21 @@ def _nearest(word: str, known: Mapping[str, object]) -> str:
 def plugins(values: Mapping[str, str]) -> list[str]:
     """Those of the values that are a user's, as ``name=module:Class``."""
     return [f"{name}={value}" for name, value in values.items() if value not in RULES.get(name, {})]
+
+
+def named(name: str, value: object) -> str:
+    """How a file would name this value of a rule: a class or function at the top of a module is ``module:Name``.
+
+    A notebook's cells are the module ``__main__``. Raises InputError for what no file can name.
+    """
+    if isinstance(value, str):
+        return value
+    module, attribute = getattr(value, "__module__", ""), getattr(value, "__qualname__", "")
+    if getattr(sys.modules.get(module), attribute, None) is not value:
+        raise InputError(
+            f"rule {name}: found {value!r}, allowed: a name, module:Name, or a class or function at the top of a module"
+        )
+    return f"{module}:{attribute}"
 
 
 def _takes_plugins(name: str) -> bool:

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sim.errors import InputError
-from sim.report.lanes import FAINT, INK, POISON, plain
-from sim.report.plots import check_suffix, save
+from sim.report.style import BLUE, FAINT, INK, ORANGE, POISON, canvas, check_suffix, frame, plain, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,21 +15,16 @@ if TYPE_CHECKING:
     from sim.simulate import Drift
 
 MAX_PANELS = 6
-COLORS = {"gated-delta": "#0072B2", "ssd": "#E69F00"}
-"""Okabe and Ito's; vermillion is kept for what is wrong."""
+COLORS = {"gated-delta": BLUE, "ssd": ORANGE}
 
 
 def draw(path: str | Path, panels: Sequence[tuple[str, Drift]], title: str) -> None:
     """Write a picture of drifts (name, drift), a row each, as PNG, SVG or PDF, by the path's suffix."""
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
     check_suffix(path)
     if not panels:
         raise InputError("nothing to draw: no drift")
-    layout = ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.08, hspace=0.04, wspace=0.04)
     shown = panels[:MAX_PANELS]
-    figure = Figure(figsize=(8, 0.7 + 2.6 * len(shown)), layout=layout)
+    figure = canvas(8, 0.7 + 2.6 * len(shown))
     axes = figure.subplots(len(shown), 2, squeeze=False)
     for (name, drift), (left, right) in zip(shown, axes, strict=True):
         plot_logits(drift, left)
@@ -88,11 +82,5 @@ def _dress(ax: Axes, x: str, y: str, wide: bool) -> None:
     """Labels and a plain frame; ``wide``: something is above zero, and a log scale has something to show."""
     if wide:
         ax.set_yscale("log")
-    ax.set_xlabel(x, fontsize=8.5)
-    ax.set_ylabel(y, fontsize=8.5)
-    ax.tick_params(which="both", labelsize=8, colors=INK)
-    for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        ax.spines[side].set_color(FAINT)
+    frame(ax, x, y)
     ax.legend(fontsize=7, frameon=False)

@@ -8,43 +8,39 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sim.events import Finding
-from sim.report.text import findings_of, one_line
+from sim.report.style import BLUE, FAINT, GREEN, INK, ORANGE, POISON, PURPLE, SKY, YELLOW, fits, plain
+from sim.report.text import findings_of
 from sim.report.timeline import Piece, State, Timeline, Track
 from sim.result import Outcome
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-POISON = "#D55E00"
-INK = "#333333"
-FAINT = "#BBBBBB"
 _STOPS: dict[str, tuple[str, str]] = {
-    "budget": ("#E69F00", ""),
-    "threshold": ("#F0E442", ""),
-    "block-boundary": ("#009E73", ""),
-    "mid-block": ("#009E73", "////"),
-    "every-boundary": ("#009E73", "...."),
-    "retained": ("#009E73", "++"),
-    "last-cache-position": ("#56B4E9", ""),
-    "partial-tail": ("#CC79A7", ""),
-    "junction": ("#CC79A7", "////"),
-    "prompt-end": ("#0072B2", ""),
+    "budget": (ORANGE, ""),
+    "threshold": (YELLOW, ""),
+    "block-boundary": (GREEN, ""),
+    "mid-block": (GREEN, "////"),
+    "every-boundary": (GREEN, "...."),
+    "retained": (GREEN, "++"),
+    "last-cache-position": (SKY, ""),
+    "partial-tail": (PURPLE, ""),
+    "junction": (PURPLE, "////"),
+    "prompt-end": (BLUE, ""),
     "decode": ("#999999", ""),
     "max-model-len": ("#999999", "////"),
 }
-"""Colour (Okabe and Ito's, safe for colour-blind eyes; vermillion is kept for poison) and hatch of a rule."""
-_DARK = ("#009E73", "#0072B2")
+"""Colour and hatch of a rule."""
+_DARK = (GREEN, BLUE)
 """Colours that a label is white on."""
 _OTHER_HATCHES = ("\\\\\\\\", "xxxx", "++++", "oooo")
-_OTHER_COLOR = "#56B4E9"
+_OTHER_COLOR = SKY
 
 _MAX_LABELLED_CHUNKS = 12
 _MAX_ANNOTATED = 3
 _MAX_ARROWS = 60
 _SPARSE = 60
 """Up to so many bars, edges and arrows are drawn."""
-_CHARACTER_IN = 0.05
-"""How wide a character of a label is, in inches of an axis before its layout (which widens it by a tenth)."""
 _LANE_GAP = 0.30
 """Of a lane's height."""
 
@@ -73,11 +69,10 @@ class Scale:
 class _Picture:
     """What both styles share: times, and where claims and restores lie."""
 
-    def __init__(self, timeline: Timeline, outcome: Outcome, ax: Axes, scale: Scale) -> None:
-        self.timeline, self.outcome, self.ax, self.scale = timeline, outcome, ax, scale
+    def __init__(self, timeline: Timeline, poison: Sequence[Finding], ax: Axes, scale: Scale) -> None:
+        self.timeline, self.poison, self.ax, self.scale = timeline, poison, ax, scale
         self.tracks = list(timeline.tracks.values())
         self.lane = {track.request: index for index, track in enumerate(self.tracks)}
-        self.poison = poison_of(outcome)
 
     def begin(self, step: int) -> float:
         return self.timeline.steps.begin(step) * self.scale.factor
@@ -102,8 +97,8 @@ class _Picture:
 class Lanes(_Picture):
     """Few requests: token offset against time, a lane for each request, the first on top."""
 
-    def __init__(self, timeline: Timeline, outcome: Outcome, ax: Axes, scale: Scale, height: float) -> None:
-        super().__init__(timeline, outcome, ax, scale)
+    def __init__(self, timeline: Timeline, poison: Sequence[Finding], ax: Axes, scale: Scale, height: float) -> None:
+        super().__init__(timeline, poison, ax, scale)
         self.height = height
         self.pitch = height * (1 + _LANE_GAP)
         self.span_of_axis = scale.factor * last_time(timeline)
@@ -200,10 +195,7 @@ class Lanes(_Picture):
 
     def _fits(self, label: str, width: float) -> bool:
         """Whether the label's lines fit in this much of the time axis."""
-        figure = self.ax.get_figure(root=True)
-        inches = self.ax.get_position().width * (figure.get_figwidth() if figure else 0)
-        shown = width / (self.span_of_axis or 1) * inches
-        return max(map(len, label.split("\n"))) * _CHARACTER_IN <= shown
+        return fits(self.ax, label, width / (self.span_of_axis or 1))
 
     def _claim(self, finding: Finding, annotated: bool) -> None:
         """A slot that does not hold what it claims: what it holds, the claim, and who restored from it."""
@@ -381,9 +373,3 @@ def last_time(timeline: Timeline) -> float:
     """When the last chunk ended."""
     ends = [timeline.span(track.chunks[-1])[1] for track in timeline.tracks.values() if track.chunks]
     return max(ends, default=0.0)
-
-
-def plain(text: str, most: int = 60) -> str:
-    """A name as Matplotlib draws it: one line of so many characters, no mathematics."""
-    text = one_line(text)
-    return (text if len(text) <= most else text[: most - 1] + "…").replace("$", r"\$")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sim.events import Group, Observer
 from sim.report.steps import StepTimes
 from sim.tokens import Segments
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 LIMIT = 400
 """Requests that a timeline collects, unless told otherwise: more cannot be told apart in a picture."""
@@ -167,3 +171,37 @@ class Timeline(Observer):
 
     def _time_us(self) -> int:
         return round(self.steps.begin(self.steps.current))
+
+
+def from_chunks(chunks: DataFrame, block: int = 0) -> Timeline:
+    """A timeline of one run's frame of chunks; ``block``: tokens in a block of its recurrent group, 0 if unknown.
+
+    A request's arrival is its first chunk, and it starts where that chunk does.
+    """
+    timeline = Timeline()
+    counts_steps = bool((chunks["time_us"] == chunks["step"]).all())
+    timeline.steps = StepTimes({"clock": "steps" if counts_steps else "us"})
+    if block:
+        timeline.groups = (Group("recurrent", "recurrent", block),)
+    begins: dict[int, int] = {}
+    commits: dict[int, int] = {}
+    rows: Iterator[Any] = chunks.itertuples(index=False)
+    for row in rows:
+        begins[row.step] = row.time_us
+        if isinstance(row.duration_us, int):  # else its step never committed
+            if row.steps == 1:
+                commits[row.step] = row.time_us + row.duration_us
+            else:
+                begins.setdefault(row.step + row.steps, row.time_us + row.duration_us)
+        track = timeline.tracks.get(row.request)
+        if track is None and len(timeline.tracks) < timeline.limit:
+            track = timeline.tracks[row.request] = Track(row.request, row.time_us, 0)
+            track.admits.append((row.step, row.start, False))
+        if track is not None:
+            track.chunks.append(Piece(row.step, row.steps, row.time_us, row.start, row.end, row.drafts, row.stop))
+    timeline.omitted = chunks["request"].nunique() - len(timeline.tracks)
+    for step, begin in sorted(begins.items()):
+        timeline.steps.step(step, begin)
+        if step in commits:
+            timeline.steps.commit(commits[step])
+    return timeline

@@ -124,3 +124,38 @@ def test_a_mapping_that_holds_itself_is_refused() -> None:
     endless["engine"] = endless
     with pytest.raises(InputError, match="nested too deeply"):
         sim.load(endless)
+
+
+class Everything:
+    """A split that takes all that it is offered."""
+
+    def __call__(self, chunk: Any) -> int:
+        return int(chunk.offered)
+
+
+def everything(chunk: Any) -> int:
+    return int(chunk.offered)
+
+
+def test_a_rule_may_be_a_class_or_a_function_of_a_module() -> None:
+    by_name = sim.replay(S02, variants="old gate", rules={"split": "unguarded"}).variants["old gate"]
+    for rule in (Everything, everything):
+        outcome = sim.replay(S02, variants="old gate", rules={"split": rule}).variants["old gate"]
+        assert outcome.rules["split"] == f"{rule.__module__}:{rule.__name__}"
+        assert outcome.poisoned == by_name.poisoned == 1
+
+
+def test_a_class_of_a_notebook_is_one_of_main() -> None:
+    code = (
+        "import sim\nclass Mine:\n    def __call__(self, chunk):\n        return chunk.offered\n"
+        f"result = sim.replay({str(S02)!r}, variants='old gate', rules={{'split': Mine}})\n"
+        "print(result.variants['old gate'].rules['split'], result.variants['old gate'].poisoned)"
+    )
+    child = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert child.stdout.split() == ["__main__:Mine", "1"]
+
+
+def test_a_rule_that_no_file_could_name_is_refused() -> None:
+    for rule in (Everything(), lambda chunk: chunk.offered, 7):
+        with pytest.raises(InputError, match=r"rule split: found .*, allowed: a name, module:Name, or a class or func"):
+            sim.replay(S02, rules={"split": rule})
