@@ -21,6 +21,7 @@ from sim.cli_options import EXISTING, check_outputs, console_on, write_text_or_s
 @click.option("--variant", "variants", multiple=True, metavar="NAME", help="Only this variant (repeatable).")
 @click.option("--yes", is_flag=True, help="Run it, although it is more than 10,000 runs.")
 @click.option("--restart", is_flag=True, help="Discard the runs that --out holds, and begin again.")
+@click.option("--plot", type=EXISTING, metavar="FILE", help="A picture of the rates (.png, .svg or .pdf).")
 @click.option("--json", "json_path", type=EXISTING, metavar="FILE", help="Rows and rates as JSON; - for stdout.")
 def sweep(
     file: Path,
@@ -31,6 +32,7 @@ def sweep(
     variants: Sequence[str],
     yes: bool,
     restart: bool,
+    plot: Path | None,
     json_path: Path | None,
 ) -> None:
     """Run a scenario at all points of a sweep file, and print rates with their intervals.
@@ -40,7 +42,7 @@ def sweep(
 
     \b
     Example:
-      stateat sweep scenarios/sweeps/concurrency.yaml --jobs 2 --out concurrency.parquet
+      stateat sweep scenarios/sweeps/concurrency.yaml --jobs 2 --out concurrency.parquet --plot concurrency.png
     """
     from sim.report.progress import RunProgress
     from sim.report.sweep import print_sweep, to_json
@@ -51,10 +53,14 @@ def sweep(
 
     if out is not None:
         check_out(out, file)
-    check_outputs({"--json": json_path}, [file, *([out] if out is not None else [])])
+    check_outputs({"--plot": plot, "--json": json_path}, [file, *([out] if out is not None else [])])
     pool = Pool(jobs, backend, address)
     pool.check()
     plan = read(file, variants, None if yes else LIMIT)
+    if plot is not None:
+        from sim.report.plots import check_picture
+
+        check_picture(plan, plot)
     parts = (f"{plan.points:,} points", f"{len(plan.seeds):,} seeds", f"{len(plan.picks):,} variants and cases")
     click.echo(f"{plan.name}: {plan.runs:,} runs ({', '.join(parts)})", err=True)
     if out is None:
@@ -69,6 +75,12 @@ def sweep(
             # Told to stop (SIGTERM): see sim.cli.
             click.echo(f"stateat: stopped; {kept(progress.done, plan, out)}", err=True)
             sys.exit(stop.code)
+    if plot is not None:
+        from sim.files import atomic
+        from sim.report.plots import sweep_picture
+
+        with atomic(plot, "--plot") as partial:
+            sweep_picture(table, partial)
     print_sweep(plan, table, console_on(stderr=str(json_path) == "-"))
     if json_path is not None:
         text = json.dumps(to_json(plan, table), indent=2, ensure_ascii=False, allow_nan=False) + "\n"

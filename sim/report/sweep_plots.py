@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
+    from sim.sweeps.plan import Plan
+
 _SERIES = (
     (BLUE, "o", "-"),
     (ORANGE, "s", "--"),
@@ -218,6 +220,16 @@ def _change(runs: DataFrame, first: str, other: str, metric: str) -> str:
 
 def _number(value: float, what: str) -> str:
     return f"{value:,.1f} %" if what in PER or what == "hit_rate" else f"{value:,.1f}"
+
+
+def check_picture(plan: Plan, path: str | Path) -> None:
+    """Raise InputError unless a sweep can be drawn to this path: before it runs."""
+    check_suffix(path, "--plot")
+    keys = [axis.key for axis in plan.axes if len(axis.values) > 1]
+    most = 2 if plan.crossed else 1
+    if len(keys) > most:
+        kind = "a grid" if plan.crossed else "a sample"
+        raise InputError(f"--plot {path}: found {len(keys)} swept keys ({', '.join(keys)}), allowed for {kind}: {most}")
 
 
 def sweep_picture(sweep: DataFrame, path: str | Path) -> None:

@@ -135,3 +135,16 @@ def test_folders_of_scenarios_may_hold_sweeps(tmp_path: Path) -> None:
         assert "no scenario files" in CliRunner().invoke(main, line).stderr
     result = CliRunner().invoke(main, ["replay", str(SWEEPS[0])])
     assert result.exit_code == 2 and f"to run it: stateat sweep {SWEEPS[0]}" in result.stderr
+
+
+def test_a_picture_is_written_and_what_cannot_be_drawn_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    done = invoke(tmp_path, "--plot", str(tmp_path / "p.png"))
+    assert done.exit_code == 0 and (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+    keys = {"engine.max_num_batched_tokens": [400, 800], "engine.max_num_seqs": [1, 2], "workload.count": [8, 9]}
+    for path, grid, said in (
+        ("p.jpg", None, "found '.jpg', allowed: .png, .svg, .pdf"),
+        ("q.png", {**keys, "engine.num_blocks": [1000, 2000]}, "swept keys"),
+    ):
+        refused = invoke(tmp_path, "--plot", str(tmp_path / path), **({} if grid is None else {"grid": grid}))
+        assert refused.exit_code == 2 and said in refused.stderr and not refused.stdout
+        assert not (tmp_path / path).exists()
