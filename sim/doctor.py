@@ -36,12 +36,16 @@ NEEDED = {
 """The distributions that stateat needs, and what each is for."""
 
 OPTIONAL = {
-    "torch": "floating-point state families, on CPU and GPU",
-    "triton": "their kernels as Triton code (Linux on x86_64)",
-    "dask": "sweeps on a Dask cluster",
-    "ray": "sweeps on a Ray cluster",
+    "states": {
+        "torch": "floating-point state families, on CPU and GPU",
+        "triton": "their kernels as Triton code (Linux on x86_64)",
+    },
+    "cluster": {
+        "dask": "sweeps on a Dask cluster",
+        "ray": "sweeps on a Ray cluster",
+    },
 }
-"""The distributions that the extras ``states`` and ``cluster`` bring, and what each adds."""
+"""The distributions that each extra brings, and what each adds."""
 
 GPU_PROBE = """
 import json, torch
@@ -122,10 +126,11 @@ def _parts() -> Iterator[Part]:
     for name, adds in NEEDED.items():
         version = _version(name)
         yield Part(name, version is not None, True, version or "not installed", adds)
-    for name, adds in OPTIONAL.items():
-        version = _version(name)
-        found = version or "not installed: pip install 'stateat[states]'"
-        yield Part(name, version is not None, False, found, adds)
+    for extra, parts in OPTIONAL.items():
+        for name, adds in parts.items():
+            version = _version(name)
+            found = version or f"not installed: pip install 'stateat[{extra}]'"
+            yield Part(name, version is not None, False, found, adds)
     ok, found = _gpu()
     yield Part("GPU", ok, False, found, "the same kernels, at a model's real sizes")
     releases = vllm_releases()

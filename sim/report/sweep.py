@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sim.report.text import one_line
-from sim.stats import NO_HITS, NO_RUNS, PER, rates
+from sim.stats import NO_HITS, NO_RUNS, PER, paired, rates
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,9 +28,13 @@ WIDTH = 1000
 """Characters, whatever the terminal: half of an interval says nothing."""
 
 
+COSTS = ("hit_rate", "ttft_p50_us", "steps", "deferred")
+"""What variants are compared in, over all points and seeds."""
+
+
 def print_sweep(plan: Plan, table: pd.DataFrame, console: Console) -> None:
     """For each point and variant: poisoned claims with the Wilson interval and that over runs, requests on a wrong
-    state, the hit rate."""
+    state, the hit rate; then what each variant costs against the first."""
     title = " — ".join(one_line(part) for part in (plan.name, plan.title) if part)
     console.print(Text(title, style="bold"), soft_wrap=True)
     keys = [axis.key for axis in plan.axes]
@@ -51,12 +56,41 @@ def print_sweep(plan: Plan, table: pd.DataFrame, console: Console) -> None:
             _between(claim["run_low"], claim["run_high"]), _percent(request["rate"]), _percent(claim["hit_rate"]),
         )  # fmt: skip
         shown.add_row(*map(Text, [*cells, *counts, *found]))
-    lines = "".join(part.text for part in console.render(shown, console.options.update(width=WIDTH)))
-    for line in lines.splitlines():
-        _say(console, line.rstrip())
+    _print_table(shown, console)
     if len(claims) > SHOWN:
         _say(console, f"… and {len(claims) - SHOWN:,} more (--out keeps all, --json prints all)")
     _print_notes(plan, table, claims, console)
+    _print_differences(table, console)
+
+
+def _print_differences(table: pd.DataFrame, console: Console) -> None:
+    first, *others = dict.fromkeys(table["variant"])
+    found = [(name, paired(table, first, name, COSTS).to_dict("records")) for name in others]
+    if not any(row["pairs"] for _, rows in found for row in rows):
+        return
+    shown = Table(box=None, pad_edge=False)
+    shown.add_column(f"against {one_line(first)}", no_wrap=True)
+    for name in ("pairs", *COSTS):
+        shown.add_column(name, justify="right", no_wrap=True)
+    for name, rows in found:
+        shown.add_row(*map(Text, [one_line(name), f"{rows[0]['pairs']:,}", *map(_difference, rows)]))
+    _say(console, "")
+    _print_table(shown, console)
+
+
+def _difference(row: Mapping[str, Any]) -> str:
+    """A mean difference, with the interval over pairs; that of a rate in percentage points."""
+    if not row["pairs"]:
+        return str(row["conclusion"])
+    scale, digits, unit = (100, 2, " points") if row["metric"] == "hit_rate" else (1, 1, "")
+    mean, low, high = (f"{scale * row[key]:+z,.{digits}f}" for key in ("difference", "low", "high"))
+    return f"{mean}{unit}" if isnan(row["low"]) else f"{mean}{unit} [{low}, {high}]"
+
+
+def _print_table(table: Table, console: Console) -> None:
+    lines = "".join(part.text for part in console.render(table, console.options.update(width=WIDTH)))
+    for line in lines.splitlines():
+        _say(console, line.rstrip())
 
 
 def _print_notes(plan: Plan, table: pd.DataFrame, claims: pd.DataFrame, console: Console) -> None:
@@ -79,8 +113,15 @@ def to_json(plan: Plan, table: pd.DataFrame) -> dict[str, Any]:
     return {
         "sweep": plan.name,
         "rows": _records(table),
+        "differences": _differences(table),
         "rates": {per: _records(rates(table, by, per)) for per in PER},
     }
+
+
+def _differences(table: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
+    """By variant but the first, which is the baseline."""
+    first, *others = dict.fromkeys(table["variant"])
+    return {name: _records(paired(table, first, name, COSTS)) for name in others}
 
 
 def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:

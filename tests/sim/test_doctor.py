@@ -21,7 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A machine with an empty home, without torch, Triton and the shared folder."""
     known = doctor._version
-    monkeypatch.setattr(doctor, "_version", lambda name: None if name in doctor.OPTIONAL else known(name))
+    extras = [name for parts in doctor.OPTIONAL.values() for name in parts]
+    monkeypatch.setattr(doctor, "_version", lambda name: None if name in extras else known(name))
     monkeypatch.setattr(doctor, "_vllm_folder", lambda: tmp_path / "vllm")
     monkeypatch.setenv("STATEAT_SHARED", str(tmp_path / "shared"))
     return tmp_path
@@ -37,6 +38,8 @@ def test_a_bare_machine_is_well_and_learns_what_it_lacks(bare: Path) -> None:
     assert {part["name"] for part in told["parts"] if not part["ok"]} == {
         "torch",
         "triton",
+        "dask",
+        "ray",
         "GPU",
         "vLLM",
         "shared folder",
@@ -123,4 +126,5 @@ def test_it_looks_for_what_setup_cfg_declares() -> None:
         return {m[0] for line in requirements.splitlines() if (m := re.match(r"[\w-]+", line))}
 
     assert names(config["options"]["install_requires"]) == set(doctor.NEEDED)
-    assert names(config["options.extras_require"]["states"]) == set(doctor.OPTIONAL)
+    extras = {name: names(text) for name, text in config["options.extras_require"].items() if name != "dev"}
+    assert extras == {name: set(parts) for name, parts in doctor.OPTIONAL.items()}

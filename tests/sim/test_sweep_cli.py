@@ -29,12 +29,16 @@ def invoke(folder: Path, *arguments: str, **changes: Any) -> Result:
 def test_a_line_for_each_point_and_variant_on_stdout_and_progress_on_stderr(tmp_path: Path) -> None:
     result = invoke(tmp_path)
     assert result.exit_code == 0, result.output
-    head, *lines = result.stdout.splitlines()[1:]
+    rates, costs = result.stdout.split("\n\n")
+    head, *lines = rates.splitlines()[1:]
     assert head.split()[:2] == ["max_num_batched_tokens", "variant"]
     assert head.split()[2:6] == ["runs", "poisoned", "of", "claims"] and head.endswith("requests  hit rate")
     assert [line.split()[:3] for line in lines] == [
         ["400", "old", "2"], ["400", "new", "2"], ["800", "old", "2"], ["800", "new", "2"],
     ]  # fmt: skip
+    head, line = costs.splitlines()
+    assert head.split() == ["against", "old", "pairs", "hit_rate", "ttft_p50_us", "steps", "deferred"]
+    assert line.split()[:2] == ["new", "4"] and line.count("[") == 4
     assert "small: 8 runs (2 points, 2 seeds, 2 variants and cases)" in result.stderr
     assert "nothing is kept without --out" in result.stderr
 
@@ -50,7 +54,7 @@ def test_the_file_and_json_say_the_same(tmp_path: Path) -> None:
     out = tmp_path / "t.parquet"
     result = invoke(tmp_path, "--out", str(out), "--json", "-")
     told = json.loads(result.stdout)
-    assert list(told) == ["sweep", "rows", "rates"] and list(told["rates"]) == list(PER)
+    assert list(told) == ["sweep", "rows", "differences", "rates"] and list(told["rates"]) == list(PER)
     table = pd.read_parquet(out)
     assert [row["digest"] for row in told["rows"]] == table["digest"].tolist()
     assert sum(row["wrong"] for row in told["rates"]["claim"]) == table["poisoned"].sum()

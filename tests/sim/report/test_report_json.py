@@ -31,7 +31,7 @@ def test_the_keys_are_the_published_ones_in_their_order(told: SimpleNamespace) -
 def test_every_count_of_an_outcome_is_in_the_json(told: SimpleNamespace) -> None:
     tree = to_json(told.result())["variants"]["old gate"]
     not_counts = {"variant", "preset", "groups", "rules", "time_us", "wall_s", "free_blocks", "states"}
-    # Of the frames: by request and by claim.
+    # Of the frames: single requests and claims, as many as there are.
     not_counts |= {"tainted", "wrong_claims"}
     assert set(Outcome.__dataclass_fields__) - not_counts == set(tree)
 
