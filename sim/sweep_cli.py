@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from sim.cli_options import EXISTING, check_outputs, console_on, write_text_or_stdout
+from sim.errors import exit_code
 
 
 @click.command()
@@ -62,13 +63,9 @@ def sweep(
     with RunProgress(plan.name) as progress:
         try:
             table = execute(plan, pool, out, restart, progress.told)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
             click.echo(f"stateat: interrupted; {kept(progress.done, plan, out)}", err=True)
-            sys.exit(130)
-        except SystemExit as stop:
-            # Told to stop (SIGTERM): see sim.cli.
-            click.echo(f"stateat: stopped; {kept(progress.done, plan, out)}", err=True)
-            sys.exit(stop.code)
+            sys.exit(exit_code(interrupt))
     print_sweep(plan, table, console_on(stderr=str(json_path) == "-"))
     if json_path is not None:
         text = json.dumps(to_json(plan, table), indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -485,3 +485,22 @@ def test_zero_hits_that_the_configuration_forbids_are_told_from_others(here: Pat
         result = run("replay", "two.yaml")
         words = "nothing could be hit: the longest prompt has 2,002 tokens, the shortest that a repeat hits 3,200"
         assert (words in result.stderr) == told
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_a_signal_inside_a_users_rule_ends_the_program_and_is_not_the_rules_fault(tmp_path: Path) -> None:
+    (tmp_path / "told_rule.py").write_text(
+        "import os, signal, time\n\n\nclass Told:\n    def __call__(self, chunk):\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n        time.sleep(5)\n        return chunk.offered\n"
+    )
+    code = "from sim.cli import main; main(prog_name='stateat')"
+    child = subprocess.run(
+        [sys.executable, "-P", "-c", code, "replay", str(S02), "--rule", "split=told_rule:Told"],
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{tmp_path}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert child.returncode == 143, child.stderr
+    assert child.stderr.splitlines()[-1] == "stateat: interrupted; nothing was written"
