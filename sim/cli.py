@@ -29,7 +29,7 @@ from sim.cli_options import (
     write_json,
     write_text_or_stdout,
 )
-from sim.errors import InputError, StateatError
+from sim.errors import InputError, StateatError, Stopped, exit_code
 from sim.explain_cli import explain
 from sim.geometry_cli import geometry
 from sim.list_cli import list_scenarios, new
@@ -59,9 +59,9 @@ class _Group(click.Group):
             with suppress(OSError, ValueError):
                 sys.stdout.close()
             ctx.exit(2)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
             click.echo("stateat: interrupted; nothing was written", err=True)
-            ctx.exit(130)
+            ctx.exit(exit_code(interrupt))
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         from difflib import get_close_matches
@@ -99,7 +99,7 @@ def main() -> None:
 
 
 def _stop(number: int, _frame: object) -> None:
-    raise SystemExit(128 + number)
+    raise Stopped(number)
 
 
 main.add_command(replay)

@@ -33,3 +33,17 @@ class EngineError(StateatError):
 
 class RefusedError(EngineError):
     """A live engine works and has no such feature; the message names it."""
+
+
+class Stopped(KeyboardInterrupt):
+    """Told to stop by a signal. Not a SystemExit: that is what a user's rule may raise, and is blamed for."""
+
+    def __init__(self, number: int) -> None:
+        # In args too: SimPy makes an exception that passes through it anew from them.
+        super().__init__(number)
+        self.number = number
+
+
+def exit_code(interrupt: KeyboardInterrupt) -> int:
+    """That of a process that a signal ended; of Ctrl-C 130."""
+    return 128 + interrupt.number if isinstance(interrupt, Stopped) else 130

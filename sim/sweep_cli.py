@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from sim.cli_options import EXISTING, check_outputs, console_on, write_text_or_stdout
+from sim.errors import exit_code
 
 
 @click.command()
@@ -68,13 +69,9 @@ def sweep(
     with RunProgress(plan.name) as progress:
         try:
             table = execute(plan, pool, out, restart, progress.told)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
             click.echo(f"stateat: interrupted; {kept(progress.done, plan, out)}", err=True)
-            sys.exit(130)
-        except SystemExit as stop:
-            # Told to stop (SIGTERM): see sim.cli.
-            click.echo(f"stateat: stopped; {kept(progress.done, plan, out)}", err=True)
-            sys.exit(stop.code)
+            sys.exit(exit_code(interrupt))
     if plot is not None:
         from sim.files import atomic
         from sim.report.plots import sweep_picture

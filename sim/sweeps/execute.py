@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sim.errors import EngineError
-from sim.sweeps.journal import Journal, path_of
+from sim.sweeps.journal import Journal, path_of, written
 from sim.sweeps.plan import Plan
 from sim.sweeps.pool import Pool
 from sim.sweeps.table import frame, write
@@ -54,7 +54,9 @@ def execute(
 
 
 def kept(done: int, plan: Plan, out: Path | None) -> str:
-    """What is left of a sweep that was stopped."""
+    """What is left of a sweep that was stopped when so many of its runs were done."""
     if out is None:
         return f"{done:,} of {plan.runs:,} runs were done, and nothing is kept without --out"
-    return f"{done:,} of {plan.runs:,} runs are kept in {path_of(out)}; the same command goes on from there"
+    # The journal has the last word: it may hold one that nobody was told of.
+    path = path_of(out)
+    return f"{written(path):,} of {plan.runs:,} runs are kept in {path}; the same command goes on from there"

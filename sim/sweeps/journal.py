@@ -24,6 +24,14 @@ def path_of(out: Path) -> Path:
     return out.with_name(out.name + ".runs.jsonl")
 
 
+def written(path: Path) -> int:
+    """The runs of a journal that are there as a whole."""
+    try:
+        return max(path.read_bytes().count(b"\n") - 1, 0)
+    except OSError:
+        return 0
+
+
 class Journal:
     """A context manager; ``rows`` are the runs that are done, by number.
 

@@ -575,3 +575,22 @@ def test_a_rule_for_releases_alone_is_refused(here: Path, engines: Sequence[str]
 def test_one_variant_is_no_plural() -> None:
     assert "poisoned: 1 variant in" in run("replay", "right.yaml").stderr
     assert "s02-anatomy: 2 variants in" in run("replay", S02).stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_a_signal_inside_a_users_rule_ends_the_program_and_is_not_the_rules_fault(tmp_path: Path) -> None:
+    (tmp_path / "told_rule.py").write_text(
+        "import os, signal, time\n\n\nclass Told:\n    def __call__(self, chunk):\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n        time.sleep(5)\n        return chunk.offered\n"
+    )
+    code = "from sim.cli import main; main(prog_name='stateat')"
+    child = subprocess.run(
+        [sys.executable, "-P", "-c", code, "replay", str(S02), "--rule", "split=told_rule:Told"],
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{tmp_path}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert child.returncode == 143, child.stderr
+    assert child.stderr.splitlines()[-1] == "stateat: interrupted; nothing was written"
