@@ -1,0 +1,67 @@
+"""What docs/findings.md shows comes out again: one point of each sweep, and what the hour of traffic is expected to be."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from sim.cli import main
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = (ROOT / "docs" / "findings.md").read_text()
+TABLES = {
+    found[1]: [line.split() for line in found[2].splitlines()]
+    for found in re.finditer(r"^```text\n\$ stateat sweep (\S+) --jobs 2\n(.*?)^```", PAGE, re.M | re.S)
+}
+TRACE = "scenarios/sweeps/mooncake.yaml"
+
+
+def point(sweep: dict[str, Any]) -> dict[str, Any]:
+    """The sweep at one point, in the middle of each key's values."""
+    grid = sweep.get("grid")
+    return sweep if grid is None else {**sweep, "grid": {key: [v[len(v) // 2]] for key, v in grid.items()}}
+
+
+@pytest.mark.parametrize("file", sorted(set(TABLES) - {TRACE}))
+def test_a_point_of_each_table_comes_out_again(file: str, tmp_path: Path) -> None:
+    sweep = point(yaml.safe_load((ROOT / file).read_text()))
+    path = tmp_path / "point.yaml"
+    path.write_text(yaml.safe_dump(sweep, sort_keys=False))
+    result = CliRunner().invoke(main, ["sweep", str(path)])
+    assert result.exit_code == 0, result.output
+    rates = result.stdout.partition("\n\n")[0].splitlines()[2:]
+    assert len(rates) >= len(sweep["base"]["variants"])
+    for line in rates:
+        assert line.split() in TABLES[file]
+
+
+def test_another_seed_is_not_in_the_table(tmp_path: Path) -> None:
+    """Negative control."""
+    file = "scenarios/sweeps/onset.yaml"
+    sweep = yaml.safe_load((ROOT / file).read_text())
+    path = tmp_path / "point.yaml"
+    sweep |= {"grid": {"workload.arrivals.clients": [16]}, "seeds": "20:30"}
+    path.write_text(yaml.safe_dump(sweep, sort_keys=False))
+    rates = CliRunner().invoke(main, ["sweep", str(path)]).stdout.partition("\n\n")[0]
+    (old,) = [line.split() for line in rates.splitlines() if "old gate" in line]
+    assert old[:4] == ["16", "old", "gate", "10"] and old not in TABLES[file]
+
+
+def test_the_hour_of_traffic_is_what_its_scenario_expects() -> None:
+    hour = yaml.safe_load((ROOT / "scenarios" / "load" / "mooncake-conversation.yaml").read_text())
+    expected = hour["variants"]["old gate"]["expect"]
+    share = f"{100 * expected['tainted_requests'] / 12_031:.1f} %"
+    assert f"{expected['tainted_requests']} of 12,031 requests, {share}" in PAGE
+    (row,) = [line for line in TABLES[TRACE] if line[:2] == ["old", "gate"] and "%" in line]
+    assert row[3] == f"{expected['poisoned']:,}" and row[-4:-2] == share.split()
+
+
+def test_every_shipped_sweep_of_a_question_is_on_the_page() -> None:
+    shipped = {f"scenarios/sweeps/{path.name}" for path in (ROOT / "scenarios" / "sweeps").glob("*.yaml")}
+    # These two are the examples of docs/sweeps.md.
+    assert shipped - set(TABLES) == {"scenarios/sweeps/concurrency.yaml", "scenarios/sweeps/budget.yaml"}
