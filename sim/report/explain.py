@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from sim.events import NULL
 from sim.report.json import finding_tree
 from sim.report.lines import print_trimmed
 from sim.report.text import SHOWN_READERS, finding_line, one_line, plural
@@ -67,6 +68,8 @@ def _write(story: Story, block: int) -> str:
         (piece,) = story.held or (Piece(finding.request, 0, 0),)
         text = f"step {story.loaded}: a connector brought state@{piece.end} of {piece.request} into the slot"
         return text + (f"; {piece.end:,} is no multiple of {block:,}" if block and piece.end % block else "")
+    if chunk is None and finding.slot == NULL:
+        return "nobody ever wrote this slot: it is the null block, what a column without a slot names"
     if chunk is None:
         return "nobody ever wrote this slot, or attention wrote over it"
     text = f"{_when(chunk)}: {chunk.request}'s {_chunk(chunk, story)}, {_ended(chunk)}"
