@@ -17,6 +17,13 @@ SHOWN_READERS = 8
 SHOWN_CHARACTERS = 160
 READS = ("I10", "I12")
 """Invariants whose findings are wrong reads."""
+WRITES = {
+    "cow": "copy of a shared slot before it is written",
+    "pre": "copy before the step, into the column where its chunk ends",
+    "post": "copy after verification, of the boundary that it passed",
+    "load": "load from a connector or a tier",
+}
+"""Writes that are no chunk, in words."""
 _SEVERITIES = ("poison", "hazard", "honesty", "liveness", "shape", "loss")
 _ONE_OF_A_KIND = ("min", "max", "contains")
 
@@ -77,8 +84,10 @@ def evidence_lines(finding: Finding) -> Iterator[str]:
 
 def write_text(write: Write) -> str:
     """``by a in step 0: chunk [0, 364)``."""
+    if write.kind == "null":
+        return "by nobody: memory comes zeroed"
     span = f" [{write.start}, {write.end})" if write.kind == "chunk" else ""
-    return f"by {write.request} in step {write.step}: {write.kind}{span}"
+    return f"by {write.request} in step {write.step}: {WRITES.get(write.kind, write.kind)}{span}"
 
 
 def wrongs(outcome: Outcome) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Any
 
@@ -39,6 +39,16 @@ def print_expectations(result: Result, seconds: float, console: Console) -> None
     for name in dict.fromkeys([*unexpected, *(failure.variant for failure in result.failures)]):
         if name in result.variants and name not in result.elsewhere:
             _print_ready(name, result.variants[name], console)
+
+
+def print_sum(results: Sequence[Result], files: int, skipped: int, console: Console) -> None:
+    """The last line of a check of several files. Those that are neither here nor skipped could not be read."""
+    passed = [result for result in results if not (result.failures or result.unexpected)]
+    expected = sum(result.expected for result in passed)
+    text = f"{plural(files, 'file')}: {expected} as expected, {files - skipped - len(passed)} failed, {skipped} skipped"
+    silent = len(passed) - expected
+    text += f", {silent} of which nothing is expected" if silent else ""
+    say(console, Text(text))
 
 
 def _print_ready(variant: str, outcome: Outcome, console: Console) -> None:
