@@ -24,11 +24,8 @@ from oracle.reads import Reads
 from oracle.slots import UNKNOWN, Content
 from oracle.states import Digest, Family
 from oracle.states.numeric import Numeric
-from sim.events import Finding, Group, Observer, Write
+from sim.events import NULL, Finding, Group, Observer, Write
 from sim.tokens import Segments
-
-NULL = 0
-"""The null block."""
 
 
 class Auditor(Observer):
@@ -69,6 +66,8 @@ class Auditor(Observer):
         evidence.configure(groups, num_speculative_tokens, options)
         self.groups, self.recurrent = groups, evidence.recurrent
         check_grid(evidence, options)
+        # Memory comes zeroed, and nobody is given the null block.
+        self.slots.put(NULL, Content(self.family.zero(), 0, Write(-1, "", 0, 0, "null"), ""))
         self.custody = Custody(
             groups, num_speculative_tokens, options, self.now, claims.by_slot, claims.holds, self.lineage.add
         )
@@ -115,9 +114,6 @@ class Auditor(Observer):
 
     def seed(self, request: str, group: int, column: int, width: int, slot: int) -> None:
         self.requests[request].seeds[group] = column, width
-        if slot == NULL and self.slots.get(NULL) is None:
-            # Memory comes zeroed, and nobody is given the null block.
-            self.slots.put(NULL, Content(self.family.zero(), 0, Write(self.now.index, "", 0, 0, "null"), ""))
 
     def restore(self, request: str, group: int, slot: int, column: int, offset: int, group_hits: Sequence[int]) -> None:
         seen = self.requests[request]
@@ -163,7 +159,7 @@ class Auditor(Observer):
     def allocate(self, request: str, group: int, column: int, slots: Sequence[int]) -> None:
         self.custody.allocate(request, group, slots)
         if not self.groups[group].recurrent:
-            self._erase(slots)
+            self._erase([slot for slot in slots if slot != NULL])
 
     def copy(self, request: str, group: int, kind: str, src: int, dst: int, conv_src: int, shift: int) -> None:
         if not self.groups[group].recurrent:

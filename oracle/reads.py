@@ -6,6 +6,7 @@ from oracle.evidence import Evidence
 from oracle.numerics import Check, Numerics
 from oracle.records import Seen
 from oracle.slots import Content
+from sim.events import NULL
 
 
 class Reads:
@@ -40,11 +41,14 @@ class Reads:
         name, invariant = evidence.groups[group].name, "I10" if first else "I12"
         right = (start - 1) // evidence.groups[group].block_size
         column, width = seen.seeds.get(group, (right, 0)) if first else (right, 0)
-        message = f"{request} continues at {start} from {name} slot {read}, which {what}"
+        null = ", the null block" if read == NULL else ""
+        message = f"{request} continues at {start} from {name} slot {read}{null}, which {what}"
         outside = 0 < width <= column
         if column != right:
             row = f" of a row of {width}" if outside else ""
             message += f": it was taken from column {column}{row}, and state@{start} is in column {right}"
+        elif null:
+            message += f": state@{start} belongs in column {right}"
         if outside:
             verdict = "out of range"
         finding = evidence.poison(invariant, request, group, column, read, start, held, verdict, message, content)
@@ -67,7 +71,8 @@ class Reads:
         if content is not None and evidence.holds(slot, evidence.family.state_at(seen.tokens, boundary)):
             return
         held, verdict, what = evidence.verdict(content, request)
-        message = f"{request} passed {boundary}, but {name} slot {slot}, where that state is kept, {what}"
+        where = "the null block" if slot == NULL else "where that state is kept"
+        message = f"{request} passed {boundary}, but {name} slot {slot}, {where}, {what}"
         finding = evidence.poison(
             "I12", request, group, boundary // block - 1, slot, boundary, held, verdict, message, content
         )

@@ -55,7 +55,7 @@ def check(
     from sim.catalog import refusal, scenario_files
     from sim.report.junit import to_junit
     from sim.report.progress import counting
-    from sim.report.verdict import print_expectations
+    from sim.report.verdict import print_expectations, print_sum
     from sim.workload.files import NotShared
 
     files = scenario_files(paths or (Path("scenarios"),))
@@ -64,7 +64,7 @@ def check(
     results: list[Result] = []
     heard: list[Result] = []
     seconds: dict[str, float] = {}
-    exit_code = 0
+    skipped, exit_code = 0, 0
     fleet = click.get_current_context().with_resource(fleet_of(engines, vllm_python))
     for file in counting(files, console, "check"):
         started = time.perf_counter()
@@ -73,12 +73,14 @@ def check(
             result = _refused(file, wanted) if wanted is not None else _expected(file, truth, fleet)
         except NotShared as error:
             click.echo(f"skip {file}: {error}", err=True)
+            skipped += 1
             continue
         except MissingError as error:
             if truth:
                 raise
             # What the file itself asks for, and is not here.
             click.echo(f"skip {file}: {error}", err=True)
+            skipped += 1
             continue
         except StateatError as error:
             click.echo(f"stateat: {error}", err=True)
@@ -91,6 +93,8 @@ def check(
         if failed(result):
             exit_code = exit_code or 1
         print_expectations(result, seconds[str(file)], console)
+    if len(files) > 1:
+        print_sum(heard, len(files), skipped, console)
     if junit is not None:
         write_text(junit, to_junit(heard, seconds), "--junit")
     write_json(json_path, results)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sim.events import Finding, Group, Observer
+from sim.events import NULL, Finding, Group, Observer
 from sim.story import TORN, Chunk, Claim, Coverage, Piece, Reader, Span, Story, Subject
 from sim.tokens import Ids, Segments, Tokens
 
@@ -108,6 +108,7 @@ class Chronicle(Observer):
         self, schema: str, engine: str, groups: tuple[Group, ...], num_speculative_tokens: int, options: dict[str, Any]
     ) -> None:
         self._groups, self._drafts = groups, num_speculative_tokens
+        self._held[NULL] = _Held(Piece("", 0, 0), None, None)
         self._in_order = options.get("max_concurrent_batches", 1) == 1
 
     def arrive(
@@ -182,7 +183,7 @@ class Chronicle(Observer):
 
     def allocate(self, request: str, group: int, column: int, slots: Sequence[int]) -> None:
         if not self._groups[group].recurrent:
-            self._erase(slots)
+            self._erase([slot for slot in slots if slot != NULL])
 
     def copy(self, request: str, group: int, kind: str, src: int, dst: int, conv_src: int, shift: int) -> None:
         if not self._groups[group].recurrent or src not in self._held:

@@ -200,9 +200,9 @@ def conform(
                     print_step(recording, ours, step, console)
             return
         results = []
-        with Progress("conform", "steps") as progress:
+        with Progress("conform") as progress:
             for i, recording in enumerate(recordings):
-                progress.update(i, len(recordings), 0, 0, 0)
+                progress.count(i, len(recordings), "recording")
                 results.append(compare(recording, make=make(recording.release)))
     print_conformance(results, console)
     if json_path is not None:

@@ -23,6 +23,8 @@ from typing import Any
 
 from sim.tokens import Segments
 
+NULL = 0
+"""The null block: what a column without a slot names. It is handed to nobody, and holds a zero state."""
 SCHEMA = "stateat-log/2"
 SCHEMAS = ("stateat-log/1", SCHEMA)
 """Those that are read."""
@@ -420,7 +422,7 @@ class Write:
     start: int
     end: int
     kind: str
-    """``chunk``, ``cow``, ``pre``, ``post`` or ``load``."""
+    """``chunk``, ``cow``, ``pre``, ``post``, ``load``, or ``null`` for the null block, which nobody wrote."""
 
 
 GRAVE = ("poison", "numerics")

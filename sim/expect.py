@@ -6,13 +6,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sim.events import Finding
+from sim.events import GRAVE, Finding
 from sim.result import Failure, Outcome
 
 PLAIN = ("livelock", "digest")
 """Keys compared as they are; the others but those below are numbers."""
 MEASURED = ("exact", "noise", "not_finite")
 """Keys that only a family with numbers has; ``digest`` says nothing of them."""
+WRONG = ("wrong_restores", "wrong_reads", "tainted_requests")
+"""Numbers that expect something grave, unless they are pinned to 0."""
 STRUCTURED = ("ends", "hits", "loads", "findings", "invariants", "vacuous", "cases")
 FINDING_KEYS = (
     "invariant", "severity", "step", "request", "group", "column", "claimed", "held", "verdict", "root",
@@ -20,7 +22,8 @@ FINDING_KEYS = (
 
 
 def compare(expect: Mapping[str, Any] | None, outcome: Outcome, measured: bool = True) -> list[Failure]:
-    """The expectations that do not hold, in the order of the file; a run that never ends is one, unless it is named.
+    """The expectations that do not hold, in the order of the file; a run that never ends is one, unless it is named,
+    and so is one that is expected to be clean and has a grave finding that nothing speaks of.
 
     ``expect`` is a run's (:class:`sim.scenario.Run`): its keys hold for the outcome, which is the sum of its cases
     where there are any, and ``cases`` for each of them. Without ``measured`` what only the file's own state family can
@@ -35,9 +38,31 @@ def compare(expect: Mapping[str, Any] | None, outcome: Outcome, measured: bool =
             failures.append(Failure(outcome.variant, name, "case", "an outcome", None))
         else:
             failures += [Failure(outcome.variant, name, *rest) for rest in _compare(part, case, measured)]
+    failures += [Failure(outcome.variant, name, "findings", "none", found) for name, found in _unclean(expect, outcome)]
     if not _names_livelock(expect):
         failures += [Failure(outcome.variant, name, "livelock", False, True) for name in _endless(expect, outcome)]
     return failures
+
+
+def _unclean(expect: Mapping[str, Any], outcome: Outcome) -> Iterator[tuple[str, str]]:
+    """The cases ('' without cases) with ``poisoned: 0`` in which something else is grave, and what."""
+    parts = expect.get("cases") or {}
+    for name, run in (outcome.cases or {"": outcome}).items():
+        said = (expect, parts.get(name) or {})
+        if any(pins_to_zero(part.get("poisoned")) for part in said) and not any(map(_expects_wrong, said)):
+            named = {invariant for part in said for invariant in part.get("invariants") or {}}
+            grave = [f for f in run.findings if f.severity in GRAVE and f.invariant not in named]
+            # Wrong claims have failed by their number.
+            if grave and not run.poisoned:
+                first = grave[0]
+                text = f"{first.invariant} {first.severity}  step {first.step}  {first.message}"
+                yield name, text if len(grave) == 1 else f"{len(grave):,}, the first of them: {text}"
+
+
+def _expects_wrong(expect: Mapping[str, Any]) -> bool:
+    """Whether an expectation says what is wrong beside wrong claims."""
+    numbers = [expect[key] for key in WRONG if expect.get(key) is not None]
+    return expect.get("findings") is not None or not all(map(pins_to_zero, numbers))
 
 
 def _endless(expect: Mapping[str, Any], outcome: Outcome) -> list[str]:
@@ -91,6 +116,11 @@ def number_matches(wanted: int | Mapping[str, int | None], number: int) -> bool:
         return number == wanted
     low, high = wanted.get("min"), wanted.get("max")
     return (low is None or low <= number) and (high is None or number <= high)
+
+
+def pins_to_zero(wanted: int | Mapping[str, int | None] | None) -> bool:
+    """Whether a number must be 0."""
+    return (wanted.get("max") == 0) if isinstance(wanted, Mapping) else wanted == 0
 
 
 def _ends_match(wanted: Sequence[int] | Mapping[str, Sequence[int]], ends: Sequence[int]) -> bool:

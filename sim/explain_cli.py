@@ -82,7 +82,7 @@ def explain(
 
     The last line of each names the rule values under which the same run has no such finding: every known value of a
     single rule is tried. Runs that stand still (I14) are told with theirs too, and so are requests that hit nothing
-    although an earlier prompt begins alike.
+    although an earlier request begins alike.
 
     \b
     Examples:
@@ -109,19 +109,19 @@ def explain(
             remedy = searches.avoiding(run, outcome, story.finding)
             one = _Told(run, _block(outcome, story), story, drifted, remedy)
             _print(one, drift, console)
-            print_remedy(remedy, searches.complete(run), console)
+            print_remedy(remedy, searches.note(run, remedy), console)
             told.append(one)
         for run, outcome, finding in _standing_still(ran):
             remedy = searches.avoiding(run, outcome, finding)
             _print_still(run, finding, console)
-            print_remedy(remedy, searches.complete(run), console)
+            print_remedy(remedy, searches.note(run, remedy), console)
             still.append((run, finding, remedy))
         for run, outcome, found in without:
             hit_under = [searches.raising(run, outcome, miss) for miss in found[:findings]]
             print_heading(case_name(run.variant, run.case), found, console)
             for miss, under in zip(found, hit_under, strict=False):
                 print_miss(miss, console)
-                print_raised(under, searches.complete(run), console)
+                print_raised(under, searches.note(run, under), console)
                 missed.append((run, miss, under))
             print_more(len(found) - findings, console)
     if plot is not None:

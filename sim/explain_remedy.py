@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from sim.cli_options import console_on
+from sim.report.text import case_name, plural
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,47 +34,50 @@ class Searches:
         """The rule values that give a request a hit, and its tokens; None where nobody wants to know."""
         return None if self._off else self._search(run).raising(miss.request, outcome)
 
+    def note(self, run: Run, found: Collection[Value] | None) -> str:
+        """That the search of this run was too long to find more than these; '' where it was not."""
+        if found is None or not (left := self._search(run).untried(found)):
+            return ""
+        return f"; the search stopped with {plural(left, 'value')} left to try"
+
     def _search(self, run: Run) -> Search:
         key = run.variant, run.case
         if key not in self._done:
-            from sim.remedy import search
-            from sim.report.progress import counting
-            from sim.report.text import case_name
+            from sim.remedy import Search
 
-            name = case_name(*key)
-            click.echo(f"{name}: trying the other rule values", err=True)
-            with redirect_stdout(sys.stderr):
-                self._done[key] = search(run, lambda values: counting(values, console_on(stderr=True), name))
+            self._done[key] = Search(run, lambda values: _counted(values, case_name(*key)))
         return self._done[key]
 
-    def complete(self, run: Run) -> bool:
-        """Whether all values were tried on it."""
-        return self._off or self._done[run.variant, run.case].complete
+
+def _counted(values: Sequence[Value], name: str) -> Iterator[Value]:
+    """One by one, with how far it is on stderr; a user's rule that prints must not spoil what a machine reads."""
+    from sim.report.progress import Progress
+
+    with Progress(f"{name}: trying other rule values") as progress, redirect_stdout(sys.stderr):
+        for i, value in enumerate(values):
+            progress.count(i, len(values), "value")
+            yield value
 
 
-def print_remedy(remedy: Sequence[Value] | None, complete: bool, console: Console) -> None:
-    """The values that avoid a finding: those of releases, or else the others."""
+def print_remedy(remedy: Sequence[Value] | None, note: str, console: Console) -> None:
+    """The values that avoid a finding."""
     if remedy is not None:
-        released = [value for value in remedy if value.releases != "no release"]
-        _print("avoided by  ", [str(value) for value in released or remedy], complete, console)
+        _print("avoided by  ", list(map(str, remedy)), note, console)
 
 
-def print_raised(raised: Mapping[Value, int] | None, complete: bool, console: Console) -> None:
-    """The values that give a request a hit, with its tokens: those of releases, or else the others."""
+def print_raised(raised: Mapping[Value, int] | None, note: str, console: Console) -> None:
+    """The values that give a request a hit, with its tokens."""
     if raised is not None:
-        released = [value for value in raised if value.releases != "no release"]
-        _print("hit under  ", [f"{value}: {raised[value]:,}" for value in released or raised], complete, console)
+        _print("hit under  ", [f"{value}: {tokens:,}" for value, tokens in raised.items()], note, console)
 
 
-def _print(label: str, values: Sequence[str], complete: bool, console: Console) -> None:
+def _print(label: str, values: Sequence[str], note: str, console: Console) -> None:
     from rich.text import Text
 
     from sim.report.lines import say
 
     text = ", ".join(values) or "no value of a single rule that is known"
-    if not complete:
-        text += "; the search stopped before all were tried: this run is long"
-    say(console, Text(f"  {label}{text}"))
+    say(console, Text(f"  {label}{text}{note}"))
 
 
 def values(remedy: Sequence[Value] | None) -> list[dict[str, Any]] | None:

@@ -40,7 +40,7 @@ TOKENS = click.IntRange(1, 1 << 30)
     "--attention-kernel-block", default=16, show_default=True, type=TOKENS, metavar="N", help="Its smallest block."
 )
 @click.option("--json", "json_path", type=EXISTING, metavar="FILE", help="As JSON; - for stdout.")
-@click.option("--scenario", "scenario_path", type=EXISTING, metavar="FILE", help="Write a scenario with this geometry.")
+@click.option("--scenario", "scenario_path", type=EXISTING, metavar="FILE", help="A new scenario with this geometry.")
 def geometry(
     config: Path | None, name: str | None, json_path: Path | None, scenario_path: Path | None, **flags: Any
 ) -> None:
@@ -63,6 +63,8 @@ def geometry(
     from sim.shortest import shortest_repeat
 
     check_outputs({"--json": json_path, "--scenario": scenario_path}, [config] if config else [])
+    if scenario_path is not None and (scenario_path.exists() or scenario_path.is_symlink()):
+        raise InputError(f"--scenario {scenario_path}: it is there already, allowed a new file")
     if config is not None and name is not None:
         raise InputError("CONFIG and --model: name one of them")
     if config is None and name is None:

@@ -1,4 +1,4 @@
-"""Requests that hit nothing although an earlier prompt begins alike: what each group had of the shared prefix then.
+"""Requests that hit nothing although an earlier request begins alike: what each group had of the shared prefix then.
 
 Heard from a second, equal run, in which every lookup is listened to (the cache itself is asked, group by group).
 """
@@ -16,6 +16,7 @@ from sim.engine.scheduler import Scheduler
 from sim.events import Group, Observer
 from sim.scenario import Run
 from sim.simulate import simulate
+from sim.tokens import Segments
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,29 @@ class _Asked:
     """The last lookup."""
 
     hashes: Sequence[bytes]
+    """Of the whole stream, its output too."""
+    unit: int
+    known: int
+    """Tokens whose hash is known: at a first admission those of the prompt."""
     miss: Miss | None
     """What it would be if it is admitted so."""
+
+
+@dataclass(slots=True)
+class _Stream:
+    """A request that runs, and how much of it is in ``_seen``."""
+
+    asked: _Asked
+    prompt: int
+    outputs: int = 0
+    units: int = 0
+
+    def new(self) -> Sequence[bytes]:
+        """The hashes of what it has been given since: the last output is not computed yet."""
+        asked = self.asked
+        computed = max(asked.known, min(asked.known + self.outputs, self.prompt + self.outputs - 1))
+        before, self.units = self.units, computed // asked.unit
+        return asked.hashes[before : self.units]
 
 
 class Misses(Observer):
@@ -67,7 +89,10 @@ class Misses(Observer):
         self._groups = options.groups
         self._blocks = [options.groups[i].block_size for i in options.recurrent]
         self._seen: dict[bytes, str] = {}
-        """Hashes of all units of the prompts that were admitted, by the first request that had them."""
+        """Hashes of all units of the prompts that were admitted and of what was computed behind them, by the first
+        request that had them."""
+        self._prompts: dict[str, int] = {}
+        self._streams: dict[str, _Stream] = {}
         self._claimed: set[tuple[int, bytes]] = set()
         self._asked: _Asked | None = None
         self._step = 0
@@ -79,9 +104,9 @@ class Misses(Observer):
             pool: BlockPool, geo: Geometry, hashes: Sequence[bytes], num_groups: int, limit: int, known: int
         ) -> Hit:
             hit = real(pool, geo, hashes, num_groups, limit, known)
-            prompt = hashes[: known // geo.hash_unit]
-            miss = None if hit.tokens else self._missed(pool, geo, prompt, limit, known)
-            self._asked = _Asked(prompt, miss)
+            unit = geo.hash_unit
+            miss = None if hit.tokens else self._missed(pool, geo, hashes[: known // unit], limit, known)
+            self._asked = _Asked(hashes, unit, known, miss)
             return hit
 
         return ask
@@ -133,12 +158,39 @@ class Misses(Observer):
             return
         if asked.miss is not None and not (hit or external or resumed):
             self.found.append(replace(asked.miss, request=request, step=self._step))
-        for key in asked.hashes:
+        if request not in self._streams:
+            self._streams[request] = _Stream(asked, self._prompts[request])
+        self._remember(request)
+
+    def arrive(
+        self,
+        request: str,
+        index: int,
+        time_us: int,
+        segments: Segments,
+        tokens: tuple[int, ...] | None,
+        max_tokens: int,
+    ) -> None:
+        self._prompts[request] = sum(length for _, length in segments)
+
+    def output(self, request: str, count: int, tokens: tuple[int, ...] | None) -> None:
+        if request in self._streams:
+            self._streams[request].outputs += count
+            self._remember(request)
+
+    def finish(self, request: str) -> None:
+        self._streams.pop(request, None)
+
+    def abort(self, request: str) -> None:
+        self._streams.pop(request, None)
+
+    def _remember(self, request: str) -> None:
+        for key in self._streams[request].new():
             self._seen.setdefault(key, request)
 
 
 def misses(run: Run) -> list[Miss]:
-    """The requests of a run that hit nothing although they share a recurrent block with an earlier prompt."""
+    """The requests of a run that hit nothing although they share a recurrent block with an earlier request."""
     if not run.options.enable_prefix_caching:
         return []
     heard = Misses(run.options)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 
+from sim.engine.idle import idle
 from sim.engine.presets import PRESETS, table
 from sim.engine.rules import RULES
 from sim.engine.support import lacks
@@ -14,9 +15,10 @@ from sim.result import Outcome
 from sim.scenario import Run
 from sim.simulate import simulate
 from sim.story import roots
+from sim.workload.generate import arrivals
 
-MAX_CHUNKS = 200_000
-"""All runs of a search together; a search that would take more stops there, and says so."""
+MAX_CHUNKS = 400_000
+"""All runs of a search together, about 20 s; a search that would take more stops there, and says so."""
 
 Each = Callable[[Sequence["Value"]], Iterable["Value"]]
 """How the values are gone through, for whoever shows progress."""
@@ -30,75 +32,96 @@ class Value:
     name: str
 
     @property
+    def released(self) -> bool:
+        """Whether any preset has it."""
+        return any(values[self.rule] == self.name for values in PRESETS.values())
+
+    @property
     def releases(self) -> str:
-        """Which presets have it: ``vllm-0.27.0 and later``."""
+        """Which presets have it: ``vllm-0.27.0 and later``, ``every preset``."""
         using = [preset for preset, values in PRESETS.items() if values[self.rule] == self.name]
         if not using:
             return "no release"
-        first, last, everyone = using[0], using[-1], list(PRESETS)
-        if last == everyone[-1]:
-            return f"{first} and later"
-        return first if first == last else f"{first} to {last}"
+        if len(using) == len(PRESETS):
+            return "every preset"
+        first, last = using[0], using[-1]
+        if first == last:
+            return first
+        return f"{first} and later" if last == list(PRESETS)[-1] else f"{first} to {last}"
 
     def __str__(self) -> str:
         return f"{self.rule}={self.name} ({self.releases})"
 
 
-@dataclass(slots=True)
 class Search:
-    """What became of one run under each value."""
+    """What becomes of one run under each value: those of releases, and the others where these have no answer."""
 
-    tried: dict[Value, Outcome] = field(default_factory=dict)
-    complete: bool = True
-    """Whether all values were tried."""
+    def __init__(self, run: Run, each: Each = iter) -> None:
+        self._run, self._each = run, each
+        self.values = candidates(run)
+        self.tried: dict[Value, Outcome] = {}
+        self._seen: set[bool] = set()
+        """Whether those of releases were gone through, and the others."""
+        self._untried: dict[bool, int] = {True: 0, False: 0}
+        self._chunks = 0
 
     def avoiding(self, finding: Finding, outcome: Outcome) -> list[Value]:
-        """The values under which the run has no such finding, and not another in its stead; those of releases first.
+        """The values under which the run has no root of this invariant at this request, and fewer roots in all.
 
         Whoever served fewer requests, or stood still, avoids nothing.
         """
-        return _released_first(value for value, other in self.tried.items() if _avoids(finding, outcome, other))
+        return self._first(lambda other: _avoids(finding, outcome, other))
 
     def raising(self, request: str, outcome: Outcome) -> dict[Value, int]:
-        """The values under which a request that hit nothing hits something, and how many tokens; those of releases
-        first. One that poisons more, or serves fewer, raises nothing."""
-        hits = {value: other.hits.get(request, 0) for value, other in self.tried.items() if _as_good(outcome, other)}
-        return {value: hits[value] for value in _released_first(value for value, tokens in hits.items() if tokens)}
+        """The values under which a request that hit nothing hits something, and how many tokens. One that poisons
+        more, or serves fewer, raises nothing."""
+        found = self._first(lambda other: bool(other.hits.get(request)) and _as_good(outcome, other))
+        return {value: self.tried[value].hits[request] for value in found}
+
+    def untried(self, found: Collection[Value]) -> int:
+        """How many values could not be tried that might have been among these."""
+        released = any(value.released for value in found)
+        return self._untried[True] + (0 if released else self._untried[False])
+
+    def _first(self, good: Callable[[Outcome], bool]) -> list[Value]:
+        """The values of releases that are good, or else the others."""
+        for released in (True, False):
+            values = [value for value in self.values if value.released is released]
+            if released not in self._seen:
+                self._seen.add(released)
+                self._untried[released] = len(values) - self._try(values)
+            if found := [value for value in values if value in self.tried and good(self.tried[value])]:
+                return found
+        return []
+
+    def _try(self, values: Sequence[Value]) -> int:
+        """The run under each of them, as long as there is room for more; returns how many there was room for."""
+        for i, value in enumerate(self._each(values)):
+            if self._chunks >= MAX_CHUNKS:
+                return i
+            options = replace(self._run.options, rules={**self._run.options.rules, value.rule: value.name})
+            try:
+                other = simulate(replace(self._run, options=options))
+            except StateatError:
+                # A plug-in that does not get on with it.
+                continue
+            self._chunks += other.chunks + other.steps
+            self.tried[value] = other
+        return len(values)
 
 
 def candidates(run: Run) -> list[Value]:
-    """Every known value of every rule that differs from the run's, but for those that its options rule out."""
+    """Every known value of every rule that differs from the run's, but for those that its options rule out, and for
+    those of rules that it never asks."""
     options = run.options
-    now = table(options.preset, options.rules)
+    now, unasked = table(options.preset, options.rules), idle(options, arrivals(run))
     found = []
     for rule, values in RULES.items():
-        for name in values:
+        for name in values if rule not in unasked else ():
             other = {**options.rules, rule: name}
             if name != now[rule] and not any(lacks(options, table(options.preset, other))):
                 found.append(Value(rule, name))
     return found
-
-
-def search(run: Run, each: Each = iter) -> Search:
-    """The run under each candidate."""
-    done, chunks = Search(), 0
-    for value in each(candidates(run)):
-        if chunks >= MAX_CHUNKS:
-            done.complete = False
-            break
-        options = replace(run.options, rules={**run.options.rules, value.rule: value.name})
-        try:
-            other = simulate(replace(run, options=options))
-        except StateatError:
-            # A plug-in that does not get on with it.
-            continue
-        chunks += other.chunks + other.steps
-        done.tried[value] = other
-    return done
-
-
-def _released_first(values: Iterable[Value]) -> list[Value]:
-    return sorted(values, key=lambda value: value.releases == "no release")
 
 
 def _serves(before: Outcome, after: Outcome) -> bool:
@@ -116,16 +139,13 @@ def _as_good(before: Outcome, after: Outcome) -> bool:
 def _avoids(finding: Finding, before: Outcome, after: Outcome) -> bool:
     if not _serves(before, after):
         return False
-    if any(_same(finding, other) for other in after.findings):
-        return False
     if finding.severity == "liveness":
-        return len(roots(after.findings)) <= len(roots(before.findings))
-    return len(roots(after.findings)) < len(roots(before.findings))
-
-
-def _same(finding: Finding, other: Finding) -> bool:
-    """Whether it is the same fault; a run that stands still stands still, whoever waits first."""
-    if finding.severity == "liveness":
-        return other.severity == "liveness"
-    facts = ("invariant", "request", "group", "claimed")
-    return all(getattr(finding, name) == getattr(other, name) for name in facts)
+        # A run that stands still stands still, whoever waits first.
+        stands = any(other.severity == "liveness" for other in after.findings)
+        return not stands and len(roots(after.findings)) <= len(roots(before.findings))
+    old, new = roots(before.findings), roots(after.findings)
+    # The same fault at another offset is the same fault, and one of another kind is none the better.
+    again = any((root.invariant, root.request) == (finding.invariant, finding.request) for root in new)
+    others = {root.invariant for root in new} - {root.invariant for root in old}
+    more = after.tainted_requests > before.tainted_requests
+    return not (again or others or more) and len(new) < len(old)

@@ -58,7 +58,7 @@ class _Outputs:
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=EXISTING)
 @click.option("--variant", "variants", multiple=True, metavar="NAME", help="Only this variant (repeatable).")
-@click.option("--rule", "rules", multiple=True, callback=rules_table, metavar="NAME=VALUE", help="Override a rule.")
+@click.option("--rule", "rules", multiple=True, callback=rules_table, metavar="NAME=VALUE", help="A rule (repeatable).")
 @click.option("--json", "json_path", type=EXISTING, metavar="FILE", help="The result as JSON; - for stdout.")
 @click.option("--log", type=EXISTING, metavar="FILE", help="Every event as JSON Lines, for stateat audit.")
 @click.option("--plot", type=EXISTING, metavar="FILE", help="A picture of the run (.png, .svg, .pdf).")

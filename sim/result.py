@@ -145,20 +145,22 @@ class Result:
     variants: Mapping[str, Outcome]
     failures: tuple[Failure, ...] = ()
     expected: bool = False
-    """Whether the file has any expectation."""
+    """Whether the file expects anything of what ran."""
     is_scenario: bool = True
     """False for a log."""
     silent: tuple[str, ...] = ()
     """Variants that expect nothing: nothing may be poisoned there, and they must end."""
     elsewhere: tuple[str, ...] = ()
     """Variants on a release for which the file expects nothing."""
+    uncompared: tuple[str, ...] = ()
+    """Variants whose own rules the engine does not run: they are held to nothing."""
     columns: Mapping[tuple[str, str], Columns] = field(default_factory=dict, compare=False, repr=False)
     """By variant and case: what was recorded for the frames. Empty unless it was asked for."""
 
     @property
     def unexpected(self) -> list[str]:
         """Variants that expect nothing, and are poisoned, hold what is no number, or never end."""
-        names = self.silent if self.expected else self.variants
+        names = self.silent if self.expected else [name for name in self.variants if name not in self.uncompared]
         return [name for name in names if self.variants[name].grave or self.variants[name].livelock]
 
     # As pandas frames, with variant and case in front (docs/python.md). Each access makes a new one. All but

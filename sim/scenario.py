@@ -55,6 +55,8 @@ class Run:
     """File, line and key of the workload, for messages."""
     elsewhere: bool = False
     """Whether it runs on a release for which the file expects nothing."""
+    compared: bool = True
+    """Whether it is held to anything; not where a release ignores the rules that make it what it is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from math import gcd, lcm
 from typing import Any
 
 from sim import truth
+from sim.expect import pins_to_zero
 from sim.scenario_errors import choice
 from sim.scenario_models import Engine, Whole
 from sim.schema import Complaint
@@ -163,7 +164,7 @@ def expectation(
         parts.append((("cases", name), part))
     for place, part in parts:
         yield from _below(place, _known(part, requests, groups))
-    clean = [place for place, part in parts if _pins_to_zero(part.get("poisoned"))]
+    clean = [place for place, part in parts if pins_to_zero(part.get("poisoned"))]
     if clean and not any(_expects_hits(part, tier) or part.get("vacuous") for _, part in parts):
         yield (
             (*clean[0], "poisoned"),
@@ -188,10 +189,6 @@ def _known(part: Mapping[str, Any], requests: Collection[str] | None, groups: Co
             yield (*prefix, i, "request"), choice(request, requests)
         if group and group not in groups:
             yield (*prefix, i, "group"), choice(group, groups)
-
-
-def _pins_to_zero(number: Any) -> bool:
-    return (number.get("max") == 0) if isinstance(number, Mapping) else (number is not None and number == 0)
 
 
 def _positive(number: Any) -> bool:

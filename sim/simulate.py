@@ -349,9 +349,10 @@ def replay(
         wanted[0].options.clock,
         outcomes,
         tuple(chain.from_iterable(compared)),
-        any(expect is not None for expect in expected.values()),
-        silent=tuple(name for name, expect in expected.items() if expect is None),
+        any(run.expect is not None and not run.elsewhere for run in wanted),
+        silent=tuple(dict.fromkeys(run.variant for run in wanted if run.expect is None and run.compared)),
         elsewhere=tuple(dict.fromkeys(run.variant for run in wanted if run.elsewhere)),
+        uncompared=tuple(dict.fromkeys(run.variant for run in wanted if not run.compared)),
     )
 
 

@@ -9,9 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from sim.events import NULL
 from sim.report.json import finding_tree
 from sim.report.lines import print_trimmed
-from sim.report.text import SHOWN_READERS, finding_line, one_line, plural
+from sim.report.text import READS, SHOWN_READERS, WRITES, finding_line, one_line, plural
 from sim.story import TORN, Chunk, Claim, Coverage, Piece, Reader, Span, Story
 
 STOPS = {
@@ -67,6 +68,8 @@ def _write(story: Story, block: int) -> str:
         (piece,) = story.held or (Piece(finding.request, 0, 0),)
         text = f"step {story.loaded}: a connector brought state@{piece.end} of {piece.request} into the slot"
         return text + (f"; {piece.end:,} is no multiple of {block:,}" if block and piece.end % block else "")
+    if chunk is None and finding.slot == NULL:
+        return "nobody ever wrote this slot: it is the null block, what a column without a slot names"
     if chunk is None:
         return "nobody ever wrote this slot, or attention wrote over it"
     text = f"{_when(chunk)}: {chunk.request}'s {_chunk(chunk, story)}, {_ended(chunk)}"
@@ -74,7 +77,7 @@ def _write(story: Story, block: int) -> str:
     if story.loaded is not None:
         return f"{text}. The tier kept its state@{left}, and brought it into the slot in step {story.loaded}"
     if write is not None and write.kind in ("cow", "pre", "post"):
-        return f"{text}. Its state@{left} was copied into the slot ({write.kind}, step {write.step})"
+        return f"{text}. Its state@{left} came into the slot in step {write.step}: {WRITES[write.kind]}"
     if write is not None and write.kind == "load":
         return f"{text}. Its state@{left} was stored in the tier, and loaded into the slot in step {write.step}"
     off_grid = block and left % block and chunk.stop != "decode"
@@ -157,7 +160,7 @@ def _readers(story: Story) -> str:
         listed = ", ".join(names) + (f" and {more:,} more" if more else "")
         offsets = sorted({reader.offset for reader in story.readers})
         return f"{listed} started at {', '.join(f'{o:,}' for o in offsets)} from it" + _unseen(story.coverage)
-    if story.finding.invariant in ("I10", "I12"):
+    if story.finding.invariant in READS:
         return f"{story.finding.request} itself goes on from it" + _unseen(story.coverage)
     if story.finding.slot < 0:
         return "none: nothing is claimed"
@@ -219,7 +222,7 @@ def to_json(variant: str, case: str, story: Story, drift: dict[str, Any] | None)
         "twice": [list(span) for span in coverage.twice],
         "ahead": [list(span) for span in coverage.ahead],
         "foreign_tokens": coverage.foreign,
-        "readers": [_reader_tree(reader) for reader in story.readers],
+        "readers": [_reader_tree(reader) for reader in _read_by(story)],
         "downstream": story.downstream,
         "drift": drift,
     }
@@ -228,6 +231,15 @@ def to_json(variant: str, case: str, story: Story, drift: dict[str, Any] | None)
 def _chunk_tree(chunk: Chunk) -> dict[str, Any]:
     names = ("step", "time_us", "budget", "request", "start", "end", "stop", "steps", "others")
     return {name: getattr(chunk, name) for name in names}
+
+
+def _read_by(story: Story) -> Sequence[Reader]:
+    """Who started from it; of a read that is wrong by itself the request that made it."""
+    finding = story.finding
+    if story.readers or finding.invariant not in READS:
+        return story.readers
+    prompt = story.prompts.get(finding.request, 0)
+    return (Reader(finding.request, finding.step, finding.time_us, finding.claimed or 0, prompt),)
 
 
 def _reader_tree(reader: Reader) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from sim.report.text import one_line, plural
 def print_heading(name: str, found: Sequence[Miss], console: Console) -> None:
     """How many requests of a run hit nothing."""
     console.print()
-    text = f"{name}: {plural(len(found), 'request')} hit nothing although an earlier prompt begins alike"
+    text = f"{name}: {plural(len(found), 'request')} hit nothing although an earlier request begins alike"
     say(console, Text(one_line(text), style="bold"))
 
 

@@ -14,7 +14,7 @@ from sim.errors import InputError
 from sim.events import Finding
 from sim.report.lanes import Bars, Lanes, Scale, lane_height, last_time, poison_of, stops_of, style_of
 from sim.report.style import INK, POISON, canvas, check_suffix, frame, plain, save
-from sim.report.text import plural
+from sim.report.text import plural, wrongs
 from sim.report.timeline import Timeline
 from sim.result import Outcome
 
@@ -105,19 +105,17 @@ def _plot(timeline: Timeline, poison: Sequence[Finding], ax: Axes, scale: Scale,
 
 
 def _verdict(outcome: Outcome) -> str:
-    if not outcome.poisoned:
-        return (
-            "livelock"
-            if outcome.livelock
-            else "clean"
-            if outcome.restores or outcome.loaded_tokens
-            else "clean (no hits)"
-        )
-    return f"{outcome.poisoned:,} poisoned ({plural(outcome.poisoned_roots, 'root')})"
+    if outcome.poisoned:
+        return f"{outcome.poisoned:,} poisoned ({plural(outcome.poisoned_roots, 'root')})"
+    if wrong := wrongs(outcome):
+        return ", ".join(plural(count, noun) for noun, count in wrong.items())
+    if outcome.livelock:
+        return "livelock"
+    return "clean" if outcome.restores or outcome.loaded_tokens else "clean (no hits)"
 
 
 def _verdict_color(outcome: Outcome) -> str:
-    return POISON if outcome.poisoned else INK
+    return POISON if wrongs(outcome) else INK
 
 
 def _handles(timelines: Sequence[Timeline], findings: Sequence[Finding]) -> list[Any]:

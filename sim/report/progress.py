@@ -83,6 +83,14 @@ class Progress:
         self._next = now + self._every
         self._show(f"{self._label}: computing states · {absorbed:,}/{wanted:,} tokens")
 
+    def count(self, done: int, total: int, unit: str) -> None:
+        """So many of these are done."""
+        now = self._now()
+        if now < self._next:
+            return
+        self._next = now + self._every
+        self._show(f"{self._label}: {self._bar(done, total, unit)}")
+
     def _show(self, text: str) -> None:
         if self._live is not None:
             self._live.update(Text(text, no_wrap=True, overflow="ellipsis"), refresh=True)

@@ -46,14 +46,14 @@ def print_result(result: Result, console: Console, verbose: bool = False) -> Non
 
 
 def _print_requests(variant: str, outcome: Outcome, console: Console) -> None:
-    """Hit tokens and prefill chunk ends of each request."""
+    """Hit tokens and prefill chunk ends of each request, as a file expects them."""
     for case, one in (outcome.cases or {"": outcome}).items():
         if one.ends:
             say(console, Text(f"{case_name(variant, case)}: requests"))
         for request, ends in one.ends.items():
             hit = one.hits.get(request)
-            started = "never admitted" if hit is None else f"hit {hit:,}"
-            started += f", loaded {one.loads[request]:,}" if one.loads.get(request) else ""
+            started = "never admitted" if hit is None else f"hit {hit}"
+            started += f", loaded {one.loads[request]}" if one.loads.get(request) else ""
             say(console, Text(f"  {one_line(request)}: {started}, ends {', '.join(map(str, ends)) or '-'}"))
 
 

@@ -9,12 +9,21 @@ from dataclasses import fields
 from itertools import zip_longest
 from typing import Any
 
-from sim.events import Finding, Write
+from sim.events import GRAVE, Finding, Write
 from sim.result import Failure, Outcome
 
 SHOWN_FINDINGS = 10
 SHOWN_READERS = 8
 SHOWN_CHARACTERS = 160
+READS = ("I10", "I12")
+"""Invariants whose findings are wrong reads."""
+WRITES = {
+    "cow": "copy of a shared slot before it is written",
+    "pre": "copy before the step, into the column where its chunk ends",
+    "post": "copy after verification, of the boundary that it passed",
+    "load": "load from a connector or a tier",
+}
+"""Writes that are no chunk, in words."""
 _SEVERITIES = ("poison", "hazard", "honesty", "liveness", "shape", "loss")
 _ONE_OF_A_KIND = ("min", "max", "contains")
 
@@ -75,8 +84,21 @@ def evidence_lines(finding: Finding) -> Iterator[str]:
 
 def write_text(write: Write) -> str:
     """``by a in step 0: chunk [0, 364)``."""
+    if write.kind == "null":
+        return "by nobody: memory comes zeroed"
     span = f" [{write.start}, {write.end})" if write.kind == "chunk" else ""
-    return f"by {write.request} in step {write.step}: {write.kind}{span}"
+    return f"by {write.request} in step {write.step}: {WRITES.get(write.kind, write.kind)}{span}"
+
+
+def wrongs(outcome: Outcome) -> dict[str, int]:
+    """What is grave of a run, and how often: wrong claims, or else wrong reads and findings that are neither."""
+    if outcome.poisoned:
+        return {"poisoned": outcome.poisoned}
+    reads = {"wrong restore": outcome.wrong_restores, "wrong read": outcome.wrong_reads}
+    found = {noun: count for noun, count in reads.items() if count}
+    told = READS if found else ()
+    others = Counter(f.invariant for f in outcome.findings if f.severity in GRAVE and f.invariant not in told)
+    return found | {f"{invariant} finding": count for invariant, count in sorted(others.items())}
 
 
 def summary(findings: Iterable[Finding]) -> str:

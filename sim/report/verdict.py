@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Any
 
@@ -20,6 +20,7 @@ from sim.report.text import (
     one_line,
     plural,
     roots_first,
+    wrongs,
 )
 from sim.result import Outcome, Result
 
@@ -30,19 +31,24 @@ READY_FINDINGS = 3
 def print_expectations(result: Result, seconds: float, console: Console) -> None:
     """A scenario as one line of a check, and beneath it what was expected otherwise, or is unexpectedly wrong."""
     unexpected = result.unexpected
-    if result.failures:
-        verdict = plural(len(result.failures), "expectation") + " failed"
-    elif unexpected:
-        verdict = unexpected_verdict(result)
-    else:
-        verdict = "as expected" if result.expected else "nothing poisoned; the file expects nothing"
     failed = bool(result.failures or unexpected)
-    line = f"{'FAIL' if failed else 'ok  '} {one_line(result.path or result.scenario)}: {verdict} ({seconds:.1f} s)"
+    name = one_line(result.path or result.scenario)
+    line = f"{'FAIL' if failed else 'ok  '} {name}: {verdict(result)} ({seconds:.1f} s)"
     say(console, Text(line, style="red" if failed else ""))
     _print_failures(result, console)
     for name in dict.fromkeys([*unexpected, *(failure.variant for failure in result.failures)]):
         if name in result.variants and name not in result.elsewhere:
             _print_ready(name, result.variants[name], console)
+
+
+def print_sum(results: Sequence[Result], files: int, skipped: int, console: Console) -> None:
+    """The last line of a check of several files. Those that are neither here nor skipped could not be read."""
+    passed = [result for result in results if not (result.failures or result.unexpected)]
+    expected = sum(result.expected for result in passed)
+    text = f"{plural(files, 'file')}: {expected} as expected, {files - skipped - len(passed)} failed, {skipped} skipped"
+    silent = len(passed) - expected
+    text += f", {silent} of which nothing is expected" if silent else ""
+    say(console, Text(text))
 
 
 def _print_ready(variant: str, outcome: Outcome, console: Console) -> None:
@@ -74,11 +80,32 @@ def ready_expectation(outcome: Outcome) -> str:
     return str(safe_dump(expect, default_flow_style=True, sort_keys=False, width=inf, allow_unicode=True)).strip()
 
 
-def unexpected_verdict(result: Result) -> str:
-    """What is said where variants that expect nothing are poisoned or never end."""
+def verdict(result: Result) -> str:
+    """Whether all is as expected, in the same words wherever it is said, and what was compared with nothing."""
+    parts = []
+    judged = [name for name in result.variants if name not in result.uncompared]
+    if result.failures:
+        parts.append(plural(len(result.failures), "expectation") + " failed")
+    elif result.unexpected:
+        parts.append(_unexpected(result))
+    elif result.expected:
+        parts.append("as expected")
+    elif judged:
+        hits = any(result.variants[name].restores or result.variants[name].loaded_tokens for name in judged)
+        parts.append("nothing poisoned" + ("" if hits else ", but nothing was hit either: that proves nothing"))
+        if result.is_scenario:
+            where = " of this release" if set(judged) <= set(result.elsewhere) else ""
+            parts.append(f"the file expects nothing{where}")
+    if result.uncompared:
+        parts.append(f"not compared: {', '.join(map(one_line, result.uncompared))}")
+    return "; ".join(parts)
+
+
+def _unexpected(result: Result) -> str:
+    """What is said where variants that expect nothing are poisoned, read wrong states or never end."""
     outcomes = [result.variants[name] for name in result.unexpected]
-    facts = {"poisoned": any(o.grave for o in outcomes), "never ends": any(o.livelock for o in outcomes)}
-    what = " and ".join(text for text, there in facts.items() if there)
+    grave = dict.fromkeys(noun if noun == "poisoned" else f"{noun}s" for o in outcomes if o.grave for noun in wrongs(o))
+    what = " and ".join([*grave, *["never ends"] * any(o.livelock for o in outcomes)])
     if not result.is_scenario:
         return what
     if not result.expected:
@@ -89,16 +116,8 @@ def unexpected_verdict(result: Result) -> str:
 def print_verdict(result: Result, console: Console) -> None:
     """The last line of a replay: whether all is as expected, and what was expected otherwise."""
     _print_failures(result, console)
-    if result.failures:
-        say(console, Text(plural(len(result.failures), "expectation") + " failed", style="bold red"))
-    elif result.unexpected:
-        say(console, Text(unexpected_verdict(result), style="bold red"))
-    elif result.expected:
-        say(console, Text("as expected", style="green"))
-    else:
-        hits = any(outcome.restores or outcome.loaded_tokens for outcome in result.variants.values())
-        proof = "" if hits else ", but nothing was hit either: that proves nothing"
-        say(console, Text("nothing poisoned" + proof + "; the file expects nothing" * result.is_scenario))
+    style = "bold red" if result.failures or result.unexpected else "green" if result.expected else ""
+    say(console, Text(verdict(result), style=style))
 
 
 def _print_failures(result: Result, console: Console) -> None:

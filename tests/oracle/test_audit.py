@@ -335,6 +335,34 @@ def test_verdict_unknown_for_a_state_made_from_nothing_goes_back_to_the_read() -
     assert (claim.invariant, claim.verdict, claim.root) == ("I1", "unknown", read.id)
 
 
+def null_read(start: int) -> Story:
+    """a continues at ``start`` from slot 0."""
+    story = Story()
+    story.arrive("a")
+    story.step(story.admit("a"), story.run("a", 0, start, -1, (start, 7)))
+    return story.step(story.attention(0), story.run("a", start, 40, 0, (40, 8)), story.claim(8, "a", 40))
+
+
+@pytest.mark.parametrize(("start", "column"), [(16, 0), (20, 1)])
+def test_a_read_of_the_null_block_is_called_so_and_says_where_the_state_belongs(start: int, column: int) -> None:
+    read, claim = null_read(start).findings
+    assert (read.invariant, read.verdict, read.held, read.slot) == ("I12", "zero", 0, 0)
+    assert read.message == (
+        f"a continues at {start} from gdn slot 0, the null block, which holds a zero state: "
+        f"state@{start} belongs in column {column}"
+    )
+    assert read.write is not None and read.write.kind == "null"
+    # The state goes on from zero: known, and wrong.
+    assert (claim.verdict, claim.root) == ("tainted", read.id)
+
+
+def test_who_starts_at_nothing_from_the_null_block_reads_what_it_should() -> None:
+    story = Story()
+    story.arrive("a")
+    story.step(story.admit("a"), story.run("a", 0, 16, 0, (16, 7)), story.claim(7, "a", 16))
+    assert story.findings == ()
+
+
 def tainted() -> Story:
     """Request b restores the poisoned slot 7 as state@16, runs to 32 and claims that: a root and one behind it."""
     story = poisoned()

@@ -61,9 +61,58 @@ def test_a_run_that_never_ends_is_named_or_fails_in_its_own_case() -> None:
     ]
     assert compare({"poisoned": 0}, outcome(livelock=True)) == [Failure("old", "", "livelock", False, True)]
     assert compare({"poisoned": 0}, outcome()) == []
-    # What is not judged is not asked to end.
-    assert compare({"livelock": None}, outcome(livelock=True)) == []
     assert compare(None, outcome(livelock=True)) == []
+
+
+WRONG_READ = finding(invariant="I12", message="a continues at 1600")
+
+
+@pytest.mark.parametrize("invariant", ["I5", "I6", "I10", "I12", "I13", "I18"])
+def test_who_is_expected_to_be_clean_and_reads_wrong_states_fails(invariant: str) -> None:
+    severity = "numerics" if invariant == "I18" else "poison"
+    one = finding(invariant=invariant, severity=severity, message="it reads")
+    text = f"{invariant} {severity}  step 3  it reads"
+    for zero in (0, {"max": 0}):
+        assert compare({"poisoned": zero}, outcome(findings=(one,))) == [Failure("old", "", "findings", "none", text)]
+    two = outcome(findings=(one, replace(one, id=1)))
+    assert compare({"poisoned": 0}, two)[0].found == f"2, the first of them: {text}"
+    # Numbers that are pinned to 0 too excuse nothing.
+    assert [f.key for f in compare({"poisoned": 0, "wrong_restores": 0}, two)] == ["findings"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"wrong_reads": 2},
+        {"wrong_restores": {"max": 9}, "wrong_reads": 2},
+        {"tainted_requests": {"min": 1}, "wrong_reads": 2},
+        {"findings": {"contains": [{"invariant": "I12"}]}},
+        {"invariants": {"I12": 1}},
+    ],
+)
+def test_what_an_expectation_says_is_wrong_is_not_unclean(said: dict[str, Any]) -> None:
+    got = outcome(findings=(WRONG_READ,), wrong_reads=2, tainted_requests=1)
+    assert compare({"poisoned": 0, **said}, got) == []
+
+
+def test_what_is_not_expected_to_be_clean_is_not_asked_to_be() -> None:
+    hazard = finding(invariant="I8", severity="hazard")
+    assert compare({"steps": 0}, outcome(findings=(WRONG_READ,))) == []
+    assert compare({"poisoned": 0}, outcome(findings=(hazard, finding(1, invariant="I2", severity="shape")))) == []
+    # A wrong claim has failed by its number.
+    assert [f.key for f in compare({"poisoned": 0}, outcome(poisoned=1, findings=(finding(),)))] == ["poisoned"]
+    # Another invariant than the one that is named.
+    assert [f.key for f in compare({"poisoned": 0, "invariants": {"I5": 0}}, outcome(findings=(WRONG_READ,)))] == [
+        "findings"
+    ]
+
+
+def test_each_case_is_clean_by_itself() -> None:
+    wrong = outcome(findings=(WRONG_READ,), wrong_reads=1)
+    total = replace(wrong, cases={"x": outcome(), "y": wrong})
+    assert [(f.case, f.key) for f in compare({"poisoned": 0}, total)] == [("y", "findings")]
+    assert compare({"poisoned": 0, "cases": {"y": {"wrong_reads": 1}}}, total) == []
+    assert [f.case for f in compare({"cases": {"y": {"poisoned": 0}}}, total)] == ["y"]
 
 
 def test_findings_are_counted_by_invariant_whatever_their_severity() -> None:

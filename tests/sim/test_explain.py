@@ -66,7 +66,7 @@ def test_the_chain_of_s2_is_told() -> None:
         "b (step 3), c (step 6) started at 1,600 from it, and never saw [364, 1600)",
         "no other finding follows from it",
         "fixed gate: no poison finding",
-        "fixed gate: 1 request hit nothing although an earlier prompt begins alike",
+        "fixed gate: 1 request hit nothing although an earlier request begins alike",
         "b (step 3) shares 2,000 tokens with a: no boundary of gdn in it was ever published (1 of 1 null);",
         "hit under drafter_guard=look-ahead-hash (vllm-0.33.0 and later): 1,600",
     ):
@@ -111,7 +111,7 @@ def test_as_many_misses_as_asked_for(here: Path) -> None:
     plain = SMALL[: SMALL.index("  speculative")] + "  clock: steps\nworkload:\n  requests:\n"
     (here / "many.yaml").write_text(plain + requests)
     result = run("many.yaml", "--findings", "2", "--no-remedy")
-    assert "4 requests hit nothing although an earlier prompt begins alike" in result.stdout
+    assert "4 requests hit nothing although an earlier request begins alike" in result.stdout
     assert result.stdout.count("shares 128 tokens with a") == 2
     assert result.stdout.endswith("  … and 2 more\n")
 

@@ -1,4 +1,4 @@
-"""Requests that hit nothing although an earlier prompt begins alike."""
+"""Requests that hit nothing although an earlier request begins alike."""
 
 from __future__ import annotations
 

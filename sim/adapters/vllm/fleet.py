@@ -21,8 +21,6 @@ REFERENCE = "reference"
 PREFIX = "vllm:"
 CLEAN = {"poisoned": 0}
 """What is expected of a run on a release for which the file expects nothing."""
-UNJUDGED: Mapping[str, Any] = {"livelock": None}
-"""What is expected of a run whose own rules a release does not run: nothing, not even that it ends."""
 Make = Callable[[Options, Rules, Observer, int], LiveScheduler]
 """(options, rules in force, observer, seed): a scheduler that has not stepped yet."""
 
@@ -136,12 +134,14 @@ class Fleet:
         options = replace(run.options, preset=nearest, rules={})
         away = run.options.preset != preset
         expect: Mapping[str, Any] | None = CLEAN if away else run.expect
-        if run.options.rules:
-            # With rules of its own it is not what any release does, and expects nothing of it.
-            expect = UNJUDGED
+        compared = not run.options.rules
+        if not compared:
+            # With rules of its own it is not what any release does: nothing is asked of it, not even that it ends.
+            expect = None
             rules = ", ".join(f"{rule}={value}" for rule, value in run.options.rules.items())
             text = f"{run.variant}: {name} runs its own rules, not {rules}; what is expected of them is not compared"
             if text not in self._warned:
                 self._warned.add(text)
                 self._warn(text)
-        return replace(run, variant=f"{run.variant}@{name}", options=options, expect=expect, elsewhere=away)
+        named = f"{run.variant}@{name}"
+        return replace(run, variant=named, options=options, expect=expect, elsewhere=away, compared=compared)

@@ -44,6 +44,14 @@ def test_poison_fails_a_case_only_where_nothing_is_expected(told: SimpleNamespac
     assert len(fixed) == 0
 
 
+def test_what_is_not_compared_is_skipped(told: SimpleNamespace) -> None:
+    result = replace(told.result(expected=False), uncompared=("old gate",))
+    suite = ET.fromstring(to_junit([result]))[0]
+    old, fixed = suite
+    assert [child.tag for child in old] == ["skipped"] and len(fixed) == 0
+    assert (suite.get("tests"), suite.get("skipped"), suite.get("failures")) == ("2", "1", "0")
+
+
 def test_a_failure_of_an_unknown_variant_is_not_lost(told: SimpleNamespace) -> None:
     root = ET.fromstring(to_junit([told.result(Failure("gone", "", "poisoned", 0, "not run"))]))
     assert [case.get("name") for case in root[0] if len(case)] == ["gone"]

@@ -16,7 +16,7 @@ from matplotlib.patches import Rectangle
 from sim.errors import InputError
 from sim.events import SCHEMA
 from sim.report.lanes import poison_of, style_of
-from sim.report.picture import draw, plot_timeline
+from sim.report.picture import _verdict, draw, plot_timeline
 from sim.report.style import POISON
 from sim.report.timeline import Timeline
 
@@ -89,6 +89,27 @@ def test_a_clean_run_shows_no_poison(panels: Any) -> None:
     assert not [text for text in ax.texts if text.get_color() == POISON]
     assert not [line for line in ax.lines if line.get_color() == POISON]
     assert "deferred\n364 offered" in [text.get_text() for text in ax.texts]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"restores": 1}, "clean"),
+        ({}, "clean (no hits)"),
+        ({"restores": 1, "wrong_reads": 2}, "2 wrong reads"),
+        ({"wrong_restores": 1, "wrong_reads": 2}, "1 wrong restore, 2 wrong reads"),
+        ({"livelock": True}, "livelock"),
+        ({"poisoned": 2, "poisoned_roots": 1, "wrong_reads": 2}, "2 poisoned (1 root)"),
+    ],
+)
+def test_a_panel_is_called_clean_only_where_nothing_is_grave(
+    told: SimpleNamespace, changes: dict[str, Any], said: str
+) -> None:
+    assert _verdict(told.clean(**changes)) == said
+
+
+def test_a_finding_that_is_no_read_is_named(told: SimpleNamespace) -> None:
+    assert _verdict(told.clean(findings=(told.finding(invariant="I5"),))) == "1 I5 finding"
 
 
 def test_axes_name_their_units(panels: Any, told: SimpleNamespace) -> None:

@@ -11,7 +11,8 @@ from rich.console import Console
 from yaml import safe_load
 
 from sim.expect import compare
-from sim.report.verdict import print_expectations, print_verdict, ready_expectation
+from sim.report.text import wrongs
+from sim.report.verdict import print_expectations, print_verdict, ready_expectation, verdict
 from sim.result import Failure, Outcome, Result
 
 FINDING = "I1 poison  step 1  gdn column 0 (slot 17, request a) is hashed as state@1600 but holds state@364"
@@ -26,8 +27,48 @@ def checked(result: Result) -> list[str]:
 
 def test_a_check_is_a_line_where_all_is_as_expected(told: SimpleNamespace) -> None:
     assert checked(told.result()) == ["ok   scenarios/seeds/fragmented-first-chunk.yaml: as expected (0.2 s)"]
-    (line,) = checked(told.result(x=told.clean(), expected=False))
+    (line,) = checked(told.result(x=told.clean(restores=1), expected=False))
     assert line.endswith(": nothing poisoned; the file expects nothing (0.2 s)")
+
+
+def test_a_check_and_a_replay_end_in_the_same_words(told: SimpleNamespace) -> None:
+    results = [
+        told.result(),
+        told.result(expected=False),
+        told.result(Failure("old gate", "", "poisoned", 0, 1)),
+        told.result(x=told.clean(), expected=False),
+        told.result(x=stuck(told), expected=False),
+        replace(told.result(), uncompared=("old gate",)),
+    ]
+    for result in results:
+        stream = io.StringIO()
+        print_verdict(result, Console(file=stream, width=80))
+        assert stream.getvalue().splitlines()[-1] == verdict(result)
+        assert f": {verdict(result)} (0.2 s)" in checked(result)[0]
+    assert len(set(map(verdict, results))) == len(results)
+
+
+def test_what_was_not_compared_is_said_and_nothing_is_asked_of_it(told: SimpleNamespace) -> None:
+    result = replace(told.result(), uncompared=("old gate",))
+    assert verdict(result) == "as expected; not compared: old gate"
+    alone = replace(told.result(v=told.outcome("v"), expected=False), uncompared=("v",))
+    assert (alone.unexpected, verdict(alone)) == ([], "not compared: v")
+    # Nothing of these releases is in the file: nothing is "as expected".
+    away = replace(told.result(x=told.clean("x", restores=1), expected=False), elsewhere=("x",))
+    assert verdict(away) == "nothing poisoned; the file expects nothing of this release"
+
+
+def test_wrong_reads_are_called_so_and_not_poisoned(told: SimpleNamespace) -> None:
+    read = told.finding(invariant="I12")
+    outcome = told.outcome("v", poisoned=0, findings=(read,), wrong_restores=0, wrong_reads=2)
+    assert wrongs(outcome) == {"wrong read": 2}
+    assert verdict(told.result(v=outcome, expected=False)) == "wrong reads, and the file expects nothing"
+    both = told.outcome("v", poisoned=0, wrong_restores=1, findings=(read, told.finding(1, invariant="I5")))
+    assert wrongs(both) == {"wrong restore": 1, "I5 finding": 1}
+    started = told.outcome("v", poisoned=0, wrong_restores=0, findings=(told.finding(invariant="I6"),))
+    assert verdict(told.result(v=started, expected=False)) == "I6 findings, and the file expects nothing"
+    assert wrongs(told.outcome()) == {"poisoned": 1}
+    assert wrongs(told.clean()) == {}
 
 
 def test_a_check_that_fails_shows_both_values_and_a_line_ready_to_be_expected(told: SimpleNamespace) -> None:
