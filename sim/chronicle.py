@@ -6,6 +6,7 @@ again, and keeps for each who wrote the slot, who claimed it, what it had absorb
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -86,6 +87,7 @@ class Chronicle(Observer):
         self._groups: tuple[Group, ...] = ()
         self._drafts = 0
         self._at = _Moment(0, 0, 0)
+        self._told: list[_Moment] = []
         self._now: dict[str, _Decision] = {}
         self._in_order = True
         self._flying: dict[int, tuple[_Moment, dict[str, _Decision]]] = {}
@@ -130,6 +132,7 @@ class Chronicle(Observer):
 
     def step(self, index: int, time_us: int, budget: int) -> None:
         self._at = _Moment(index, time_us, budget)
+        self._told.append(self._at)
         self._now = {}
         self._ran = self._in_order
         if not self._in_order:
@@ -142,7 +145,13 @@ class Chronicle(Observer):
     def chunk(
         self, request: str, start: int, end: int, drafts: int, stop: str, steps: int, accepted: Sequence[int]
     ) -> None:
-        if not steps:
+        if steps:
+            # A run of decode steps that is over: it had its tokens of those that were told meanwhile.
+            now = self._at.index
+            first, last = (bisect_left(self._told, n, key=lambda moment: moment.index) for n in (now - steps, now))
+            for moment in self._told[first:last]:
+                moment.tokens += 1 + drafts
+        else:
             self._at.tokens += end - start
         self._now[request] = _Decision(self._at, request, start, end, stop, steps)
 

@@ -10,7 +10,7 @@ from sim.engine.presets import PRESETS, table
 from sim.engine.rules import RULES
 from sim.engine.support import lacks
 from sim.errors import StateatError
-from sim.events import Finding
+from sim.events import GRAVE, Finding
 from sim.result import Outcome
 from sim.scenario import Run
 from sim.simulate import simulate
@@ -132,8 +132,13 @@ def _serves(before: Outcome, after: Outcome) -> bool:
 
 def _as_good(before: Outcome, after: Outcome) -> bool:
     """Whether nothing else is worse."""
-    more = len(roots(after.findings)) > len(roots(before.findings)) or after.wrong_restores > before.wrong_restores
-    return _serves(before, after) and not more
+    return _serves(before, after) and all(a <= b for a, b in zip(_harm(after), _harm(before), strict=True))
+
+
+def _harm(outcome: Outcome) -> tuple[int, ...]:
+    """What is wrong of a run, root or not, and what was read of it."""
+    grave = sum(finding.severity in GRAVE for finding in outcome.findings)
+    return len(roots(outcome.findings)), grave, outcome.poisoned, outcome.wrong_restores, outcome.wrong_reads
 
 
 def _avoids(finding: Finding, before: Outcome, after: Outcome) -> bool:

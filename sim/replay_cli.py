@@ -224,7 +224,7 @@ def _hopeless(run: Run, outcome: Outcome) -> str:
     longest, found = max(a.num_prompt_tokens for a in arrivals(run)), shortest_repeat(run.options)
     if found is None or longest > found.tried or longest == found.tokens:
         return ""
-    least = "no such prompt" if found.tokens is None else f"none below {found.tokens:,}"
+    least = f"none up to {found.tried:,}" if found.tokens is None else f"none below {found.tokens:,}"
     return f"nothing was hit: the longest prompt has {longest:,} tokens, and alone {least} is hit by its first repeat"
 
 

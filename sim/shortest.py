@@ -1,13 +1,13 @@
 """The shortest prompt that a repeat hits, found by asking the engine itself: it runs twice at each length that matters.
 
 A formula would have to know what every rule does to every other one (drops, tails, retention, checkpoints, hashes that
-look ahead). What a repeat hits can change only near sums of few blocks and hash units, so few lengths are run.
+look ahead). What a repeat hits can change only near sums of few blocks, hash units and longest chunks, so few lengths
+are run.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import inf
 
 from sim.engine.options import Options
 from sim.engine.presets import table
@@ -54,7 +54,7 @@ def shortest_repeat(options: Options) -> Shortest | None:
     """
     if not options.enable_prefix_caching or plugins(table(options.preset, options.rules)):
         return None
-    if min(options.max_num_batched_tokens, options.long_prefill_token_threshold or inf) < options.scheduler_block_size:
+    if _longest_chunk(options) < options.scheduler_block_size:
         return None
     key = repr(options)
     if key not in _found:
@@ -78,7 +78,7 @@ def _search(options: Options) -> Shortest | None:
             tried = tokens
     except StateatError:
         return None
-    return Shortest(None, tried)
+    return Shortest(None, tried) if tried else None
 
 
 def _has_gaps(options: Options, tokens: int) -> bool:
@@ -89,12 +89,22 @@ def _has_gaps(options: Options, tokens: int) -> bool:
 def lengths(options: Options) -> list[int]:
     """Prompts (tokens, ascending) near which what a repeat hits can change; shorter ones can hit nothing."""
     groups = [g for g in options.groups if g.prefix_cacheable]
-    sizes = sorted({options.hash_unit, options.scheduler_block_size, *(g.block_size for g in groups)})
-    fine = resolve(table(options.preset, options.rules)).fine_hits.on(options)
-    least = (options.hash_unit if fine else options.scheduler_block_size) + 1
+    rules = resolve(table(options.preset, options.rules))
+    sizes = {options.hash_unit, options.scheduler_block_size, *(g.block_size for g in groups)}
+    # Prompts are cut where a step's tokens end too, and at the last boundary before.
+    budget = options.max_num_batched_tokens
+    most = [budget, budget - rules.draft_slots(options), options.long_prefill_token_threshold]
+    cuts = {cut for cut in most if 0 < cut <= BLOCKS * max(sizes)}
+    sizes |= cuts | {cut // size * size for cut in cuts for size in sizes if size <= cut}
+    least = (options.hash_unit if rules.fine_hits.on(options) else options.scheduler_block_size) + 1
     sums = {a * i + b * j for a in sizes for b in sizes for i in range(BLOCKS + 1) for j in range(BLOCKS)}
     beyond = range(options.speculative.prefill_lookahead + 2)
     return sorted({total + more for total in sums for more in beyond if total + more >= least})
+
+
+def _longest_chunk(options: Options) -> int:
+    """Tokens that one request can have of a step."""
+    return min(options.max_num_batched_tokens, options.long_prefill_token_threshold or options.max_num_batched_tokens)
 
 
 def repeat_hits(options: Options, tokens: int) -> bool:

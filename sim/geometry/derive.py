@@ -22,6 +22,7 @@ from sim.geometry.releases import ALL_MODE, GDN, Sizing, sizing
 MOST_RANKS = 1024
 KV_BYTES = {**{name: BYTES[name] for name in DTYPES}, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1}
 """Of one entry of a key or value; nvfp4 packs two, with a scale for each sixteen."""
+NVFP4_SHARE = 16
 PADDED_LAYERS = 1.5
 """Groups have as many layers as the larger kind where it has fewer than so many times the smaller one's."""
 
@@ -209,7 +210,12 @@ def token_bytes(attention: Attention, kv_dtype: str, ranks: int) -> int:
             raise InputError(
                 f"--kv-cache-dtype: found 'nvfp4', allowed {', '.join(n for n in KV_DTYPES if n != 'nvfp4')} with MLA"
             )
-        entry = attention.head_dim // 2 + attention.head_dim // 16
+        if attention.head_dim % NVFP4_SHARE:
+            raise InputError(
+                f"--kv-cache-dtype: found 'nvfp4' with heads of {attention.head_dim}, allowed with a multiple of "
+                f"{NVFP4_SHARE}: so many entries share a scale"
+            )
+        entry = attention.head_dim // 2 + attention.head_dim // NVFP4_SHARE
     else:
         entry = attention.head_dim * KV_BYTES[kv_dtype]
     return entry if attention.latent else 2 * max(1, attention.kv_heads // ranks) * entry

@@ -32,6 +32,12 @@ def _validated(geometry: Geometry) -> Engine:
     except ValidationError as error:
         wrong = error.errors(include_url=False)[0]
         key = next((str(part) for part in reversed(wrong["loc"]) if isinstance(part, str)), "")
+        if key == "groups":
+            count = geometry.attention_groups + geometry.recurrent_groups
+            raise InputError(
+                f"{geometry.model.name}: found {count} groups of {geometry.layers_per_group} layers, allowed at most "
+                f"{wrong['ctx']['max_length']}"
+            ) from None
         text = f"{wrong['msg'][0].lower()}{wrong['msg'][1:]}"
         raise InputError(f"--{key.replace('_', '-')}: found {wrong['input']}, {text}") from None
 

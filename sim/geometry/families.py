@@ -15,6 +15,7 @@ NESTED = ("text_config", "llm_config", "language_config")
 """Where a multimodal model keeps its language model's fields."""
 LARGEST = 1 << 24
 """Config files are small, and no width of a model is larger."""
+MOST_LAYERS = 4096
 
 
 class Fields:
@@ -30,30 +31,40 @@ class Fields:
     def has(self, key: str) -> bool:
         return self.values.get(key) is not None
 
-    def size(self, key: str, default: int | None = None, least: int = 1) -> int:
-        """A whole number, at least ``least``."""
+    def size(self, key: str, default: int | None = None, least: int = 1, most: int = LARGEST) -> int:
+        """A whole number from ``least`` to ``most``."""
         value = self.values.get(key)
         if value is None and default is not None:
             return default
         if value is None:
             self.fail(f"{key}: found nothing, allowed a whole number")
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= LARGEST:
-            self.fail(f"{key}: found {_shown(value)}, allowed a whole number from {least} to {LARGEST}")
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            self.fail(f"{key}: found {_shown(value)}, allowed a whole number from {least} to {most}")
         return value
+
+    def layers(self) -> int:
+        """How many layers the model has."""
+        return self.size("num_hidden_layers", most=MOST_LAYERS)
 
     def names(self, key: str) -> list[str]:
         """A list of layers' kinds, or a text with a letter for each."""
         value = self.values[key]
         if isinstance(value, str) or (isinstance(value, list) and all(isinstance(item, str) for item in value)):
+            if len(value) > MOST_LAYERS:
+                self.fail(f"{key}: found {len(value):,} layers, allowed at most {MOST_LAYERS}")
             return list(value)
         self.fail(f"{key}: found {_shown(value)}, allowed a list of names")
 
-    def places(self, key: str) -> list[int]:
-        """A list of layers' numbers."""
+    def places(self, key: str, first: int, last: int) -> list[int]:
+        """A list of layers' numbers, each from ``first`` to ``last`` and there once."""
         value = self.values.get(key)
-        if isinstance(value, list) and all(isinstance(item, int) for item in value):
-            return value
-        self.fail(f"{key}: found {_shown(value)}, allowed a list of layer numbers")
+        if not isinstance(value, list) or not all(type(item) is int for item in value):
+            self.fail(f"{key}: found {_shown(value)}, allowed a list of layer numbers")
+        if wrong := [item for item in value if not first <= item <= last]:
+            self.fail(f"{key}: found the layer {_shown(wrong[0])}, allowed those of the model, {first} to {last}")
+        if len(set(value)) < len(value):
+            self.fail(f"{key}: found {_shown(value)}, allowed each layer once")
+        return value
 
     def below(self, key: str) -> Fields:
         """The fields of a mapping inside."""
@@ -138,7 +149,7 @@ def _attention(config: Fields, layers: int, latent: bool) -> Attention:
     if latent:
         width = config.size("kv_lora_rank") + config.size("qk_rope_head_dim")
         return Attention(layers, heads, 1, width, latent=True)
-    dim = config.size("head_dim") if config.has("head_dim") else config.size("hidden_size") // heads
+    dim = config.size("head_dim") if config.has("head_dim") else config.size("hidden_size", least=heads) // heads
     return Attention(layers, heads, config.size("num_key_value_heads", heads), dim)
 
 
@@ -178,7 +189,7 @@ def _gated_delta(config: Fields) -> Layers:
     )
     if config.has("layer_types"):
         return state, config.count("layer_types", "linear_attention"), config.count("layer_types", "full_attention")
-    layers = config.size("num_hidden_layers")
+    layers = config.layers()
     attending = layers // config.size("full_attention_interval")
     return state, layers - attending, attending
 
@@ -204,7 +215,7 @@ def _falcon_h1(config: Fields) -> Layers:
         config.fail(f"mamba_d_ssm: found {wide}, allowed mamba_n_heads * mamba_d_head")
     state = ssd(heads, config.size("mamba_d_head"), columns, config.size("mamba_n_groups"), config.size("mamba_d_conv"))
     # both in every layer, side by side
-    layers = config.size("num_hidden_layers")
+    layers = config.layers()
     return state, layers, layers
 
 
@@ -224,15 +235,20 @@ def _kimi_linear(config: Fields) -> Layers:
     linear = config.below("linear_attn_config")
     heads = linear.size("num_heads")
     state = delta("kda", heads, heads, linear.size("head_dim"), linear.size("short_conv_kernel_size"))
-    return state, len(linear.places("kda_layers")), len(linear.places("full_attn_layers"))
+    # counted from 1
+    recurrent, attending = (linear.places(key, 1, config.layers()) for key in ("kda_layers", "full_attn_layers"))
+    if both := sorted({*recurrent} & {*attending}):
+        linear.fail(f"kda_layers: found the layer {both[0]}, which is one of full_attn_layers, allowed in one of them")
+    return state, len(recurrent), len(attending)
 
 
 def _lfm2(config: Fields) -> Layers:
-    state = short_conv(config.size("conv_dim", config.size("hidden_size")), config.size("conv_L_cache"))
+    state = short_conv(config.size("conv_dim", config.size("hidden_size")), config.size("conv_L_cache", least=2))
     if config.has("layer_types"):
         return state, config.count("layer_types", "conv"), config.count("layer_types", "full_attention")
-    attending = len(config.places("full_attn_idxs"))
-    return state, config.size("num_hidden_layers") - attending, attending
+    layers = config.layers()
+    attending = len(config.places("full_attn_idxs", 0, layers - 1))
+    return state, layers - attending, attending
 
 
 FAMILIES: dict[str, Callable[[Fields], Layers]] = {

@@ -64,7 +64,7 @@ def _minimum(options: Options) -> str:
     if found is None:
         return ""
     if found.tokens is None:
-        return f"no prompt up to {found.tried} tokens is hit by its first repeat"
+        return f"no prompt up to {found.tried} tokens is hit by its first repeat (longer ones were not tried)"
     gaps = "; some longer prompts miss" if found.gaps else ""
     above = f"; max_model_len is {options.max_model_len}" if found.tokens >= options.max_model_len else ""
     return f"minimum cacheable prefix {found.tokens} tokens (alone, first repeat{gaps}{above})"

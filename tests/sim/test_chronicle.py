@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sim.chronicle import Chronicle
 from sim.events import Finding
 from sim.scenario import Run, load, runs
 from sim.simulate import drift, explain, simulate
@@ -78,6 +79,40 @@ def test_others_of_the_step_are_counted() -> None:
     assert story.chunk is not None
     assert (story.chunk.budget, story.chunk.others, story.chunk.end - story.chunk.start) == (8192, 8000, 192)
     assert story.downstream == 8
+
+
+QUIET = """\
+schema: stateat/1
+name: quiet
+engine:
+  preset: vllm-0.26.0
+  groups:
+    - {name: attention, kind: full-attention, block_size: 16}
+    - {name: gdn, kind: recurrent, block_size: 128, eagle: true}
+  SPECULATIVE
+  max_num_batched_tokens: 512
+  clock: steps
+  rules: {admission: piecemeal}
+workload:
+  requests:
+    - {id: quiet, prompt: [[1, 129]], max_tokens: 40}
+    - {id: a, prompt: [[2, LENGTH]], max_tokens: 9, arrive: 9, external: 53}
+"""
+
+
+@pytest.mark.parametrize(("drafts", "length"), [(0, 64), (3, 200)])
+def test_others_that_decode_quietly_meanwhile_are_counted_too(tmp_path: Path, drafts: int, length: int) -> None:
+    file = tmp_path / "quiet.yaml"
+    drafter = f"speculative: {{method: mtp, num_speculative_tokens: {drafts}}}" if drafts else ""
+    file.write_text(QUIET.replace("SPECULATIVE", drafter).replace("LENGTH", str(length)))
+    (run,) = runs(load(file))
+    outcome = simulate(run)
+    by_step = Chronicle(roots(outcome.findings))
+    simulate(run, [by_step], fast_forward=False)
+    found = explain(run, outcome, roots(outcome.findings))
+    assert found == by_step.stories(outcome.findings)
+    chunks = [c for story in found for c in (story.chunk, story.claim and story.claim.chunk) if c is not None]
+    assert {chunk.others for chunk in chunks} == {1 + drafts}
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -17,7 +17,17 @@ from sim.shortest import Shortest, lengths, repeat_hits, shortest_repeat
 from sim.simulate import drive
 from sim.workload import Arrival
 
-SIZES = [(4, 16, None), (16, 16, None), (16, 16, 4), (8, 12, 4), (16, 8, None), (4, 16, 2), (32, 16, None), (5, 5, 1)]
+SIZES = [
+    (4, 16, None),
+    (16, 16, None),
+    (16, 16, 4),
+    (8, 12, 4),
+    (16, 8, None),
+    (4, 16, 2),
+    (32, 16, None),
+    (5, 5, 1),
+    (8, 64, None),
+]
 
 
 @st.composite
@@ -35,11 +45,12 @@ def configurations(draw: st.DrawFn) -> Options:
     if draw(st.booleans()):
         speculative = Speculative(
             draw(st.sampled_from(["mtp", "ngram", "dflash"])),
-            draw(st.integers(1, 3)),
+            draw(st.integers(1, 5)),
             multi_module=draw(st.integers(0, 3)) == 0,
             block_drop=draw(st.integers(0, 3)) > 0,
         )
     rule = draw(st.sampled_from([None, *RULES]))
+    wide = max(attention, recurrent)
     options = Options(
         tuple(groups),
         preset=draw(st.sampled_from(list(PRESETS))),
@@ -47,7 +58,8 @@ def configurations(draw: st.DrawFn) -> Options:
         num_blocks=300,
         prefix_match_unit=unit,
         partial_hits=draw(st.booleans()),
-        max_num_batched_tokens=draw(st.sampled_from([200, 200, 40, 12])),
+        max_num_batched_tokens=draw(st.sampled_from([200, 200, 40, 12]) | st.integers(recurrent, 4 * wide)),
+        long_prefill_token_threshold=draw(st.just(0) | st.integers(wide, 2 * wide) | st.integers(recurrent, 4 * wide)),
         prefix_cache_retention_interval=draw(st.sampled_from([None, None, 0, recurrent, 3 * recurrent])),
         num_prefill_checkpoint_blocks=draw(st.integers(0, 1)),
         shared_prefix_checkpoint=draw(st.booleans()),
@@ -93,6 +105,32 @@ def test_every_release_has_a_shortest_prompt(
     found = shortest_repeat(options)
     assert found is not None and found.tokens is not None
     assert [repeat_hits(options, n) for n in (found.tokens - 1, found.tokens)] == [False, True]
+
+
+@pytest.mark.parametrize(("preset", "tokens"), [("vllm-0.26.0", 128), ("vllm-0.27.0", 75), ("vllm-0.29.0", 75)])
+def test_a_threshold_between_two_boundaries_moves_the_shortest_prompt(preset: str, tokens: int) -> None:
+    groups = (Group("attention", "full-attention", 8), Group("gdn", "recurrent", 64))
+    speculative = Speculative("mtp", 5)
+    options = Options(groups, preset=preset, long_prefill_token_threshold=74, speculative=speculative)
+    assert shortest_repeat(options) == Shortest(tokens, tokens)
+    assert [repeat_hits(options, n) for n in (tokens - 1, tokens)] == [False, True]
+
+
+def test_a_budget_of_few_blocks_does_too() -> None:
+    groups = (
+        Group("r0", "recurrent", 1),
+        Group("a0", "full-attention", 2, True),
+        Group("a1", "full-attention", 3, sliding_window=4),
+    )
+    options = Options(groups, preset="vllm-0.28.0", max_num_batched_tokens=10, speculative=Speculative("mtp", 5))
+    assert shortest_repeat(options) == Shortest(33, 33)
+
+
+def test_nothing_is_said_of_prompts_that_are_too_long_to_try() -> None:
+    groups = (Group("attention", "full-attention", 16), Group("gdn", "recurrent", 500_000))
+    options = Options(groups, partial_hits=False, max_num_batched_tokens=500_000)
+    assert lengths(options)[0] > 400_000
+    assert shortest_repeat(options) is None
 
 
 def test_a_gap_is_a_longer_prompt_that_misses() -> None:
