@@ -17,7 +17,17 @@ from sim.shortest import Shortest, lengths, repeat_hits, shortest_repeat
 from sim.simulate import drive
 from sim.workload import Arrival
 
-SIZES = [(4, 16, None), (16, 16, None), (16, 16, 4), (8, 12, 4), (16, 8, None), (4, 16, 2), (32, 16, None), (5, 5, 1), (8, 64, None)]
+SIZES = [
+    (4, 16, None),
+    (16, 16, None),
+    (16, 16, 4),
+    (8, 12, 4),
+    (16, 8, None),
+    (4, 16, 2),
+    (32, 16, None),
+    (5, 5, 1),
+    (8, 64, None),
+]
 
 
 @st.composite
