@@ -33,8 +33,8 @@ def to_junit(
     """JUnit XML: one suite per scenario file, one case per variant and per ``variant / case``.
 
     ``seconds`` says how long each scenario took, by ``Result.path``, and ``refused`` why a file has no result, by its
-    path: a suite with an error. Files that share a name have their path beside it. A case fails when an expectation failed or,
-    where none is, when something was poisoned or the run never ends.
+    path: a suite with an error. Files that share a name have their path beside it. A case fails when an expectation
+    failed or, where none is, when something was poisoned or the run never ends.
     """
     root = ET.Element("testsuites", name="stateat")
     names = Counter(result.scenario for result in results)

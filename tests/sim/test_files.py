@@ -30,10 +30,10 @@ def test_what_is_not_utf_8_is_escaped(tmp_path: Path) -> None:
 
 def test_a_link_to_itself_is_never_written_and_one_to_nothing_is_followed(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
-    with pytest.raises(InputError, match="--json .*loop: Too many levels of symbolic links"):
+    with pytest.raises(InputError, match=r"--json .*loop: Too many levels of symbolic links"):
         check_writable(tmp_path / "loop", "--json")
     (tmp_path / "there").symlink_to("none/file")
-    with pytest.raises(InputError, match="--json .*there: there is no folder .*none"):
+    with pytest.raises(InputError, match=r"--json .*there: there is no folder .*none"):
         check_writable(tmp_path / "there", "--json")
     (tmp_path / "new").symlink_to("target")
     write_text(tmp_path / "new", "x", "--json")

@@ -97,5 +97,5 @@ def test_what_no_scenario_can_say_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", " ", "a\nb", "\udcff"])
 def test_a_name_that_no_scenario_can_have_is_refused(name: str) -> None:
-    with pytest.raises(InputError, match="--scenario: found .*, allowed a name of printable characters"):
+    with pytest.raises(InputError, match=r"--scenario: found .*, allowed a name of printable characters"):
         scenario(derive(named("qwen3.6-27b"), Serving()), name)
