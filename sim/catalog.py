@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,18 +52,30 @@ class Entry:
 
 
 def scenario_files(paths: Sequence[Path]) -> list[Path]:
-    """Files as given, and those in folders by name, without sweeps. Raises InputError for a folder without any."""
-    files: list[Path] = []
+    """Files as given, and those in folders by name, without sweeps; each once.
+
+    A link that leads nowhere is a file too: whoever reads it says so. Raises InputError for a folder without any.
+    """
+    files: dict[str, Path] = {}
     for path in paths:
+        found = [path]
         if path.is_dir():
-            found = sorted(p for p in path.rglob("*") if p.suffix in SUFFIXES and p.is_file())
+            found = sorted(p for p in path.rglob("*") if is_named_so(p) and (p.is_file() or _leads_nowhere(p)))
             found = [p for p in found if not _is_sweep(p)]
             if not found:
                 raise InputError(f"{path}: no scenario files (*.yaml) in this folder")
-            files += found
-        else:
-            files.append(path)
-    return files
+        for file in found:
+            files.setdefault(os.path.abspath(file), file)
+    return list(files.values())
+
+
+def is_named_so(file: Path) -> bool:
+    """Whether a file has the name of a scenario file."""
+    return file.suffix.lower() in SUFFIXES
+
+
+def _leads_nowhere(path: Path) -> bool:
+    return path.is_symlink() and not path.exists()
 
 
 def _is_sweep(file: Path) -> bool:
@@ -111,8 +124,6 @@ def whole(file: Path) -> Scenario:
 def _entry(file: Path) -> Entry:
     from sim.workload.files import NotShared
 
-    if not file.is_file():
-        raise InputError(f"{file}: no such file")
     refused = tuple(refusal(file) or ())
     wrong = ""
     try:

@@ -64,6 +64,7 @@ def check(
     results: list[Result] = []
     heard: list[Result] = []
     seconds: dict[str, float] = {}
+    refused: dict[str, str] = {}
     skipped, exit_code = 0, 0
     fleet = click.get_current_context().with_resource(fleet_of(engines, vllm_python))
     for file in counting(files, console, "check"):
@@ -85,6 +86,7 @@ def check(
         except StateatError as error:
             click.echo(f"stateat: {error}", err=True)
             exit_code = error.exit_code
+            refused[str(file)] = str(error)
             continue
         seconds[str(file)] = time.perf_counter() - started
         heard.append(result)
@@ -96,7 +98,7 @@ def check(
     if len(files) > 1:
         print_sum(heard, len(files), skipped, console)
     if junit is not None:
-        write_text(junit, to_junit(heard, seconds), "--junit")
+        write_text(junit, to_junit(heard, seconds, refused), "--junit")
     write_json(json_path, results)
     sys.exit(exit_code)
 

@@ -154,7 +154,7 @@ def write_text_or_stdout(path: Path, text: str) -> None:
     if sys.stdout is None:
         raise InputError("--json -: standard output is closed")
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8")
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     sys.stdout.write(text)
     sys.stdout.flush()
 

@@ -12,11 +12,23 @@ from pathlib import Path
 from sim.errors import InputError
 
 
+def real(path: Path) -> Path:
+    """Where a path leads; a link that leads to itself stays what it is."""
+    return Path(os.path.realpath(path))
+
+
 def check_writable(path: Path, what: str) -> None:
     """Raise InputError, naming the option, when a file could not be written here."""
     if str(path) == "-":
         raise InputError(f"{what} -: only --json writes to standard output")
-    folder = path.parent
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        # Of the folder there is more to say.
+        pass
+    except OSError as error:
+        raise InputError(f"{what} {path}: {error.strerror or error}") from error
+    folder = (real(path) if path.is_symlink() else path).parent
     if path.is_dir():
         raise InputError(f"{what} {path}: found a folder, allowed is a file")
     if path.exists() and not path.is_file():
@@ -32,19 +44,19 @@ def check_writable(path: Path, what: str) -> None:
 
 def check_apart(outputs: Mapping[str, Path], inputs: Iterable[Path]) -> None:
     """Raise InputError when two outputs are one file, or an output is an input."""
-    taken = {path.resolve(): f"the input {path}" for path in inputs}
+    taken = {real(path): f"the input {path}" for path in inputs}
     for what, path in outputs.items():
         if not path.exists() or path.is_file():
-            if path.resolve() in taken:
-                raise InputError(f"{what} {path}: that is {taken[path.resolve()]} too")
-            taken[path.resolve()] = f"{what} {path}"
+            if real(path) in taken:
+                raise InputError(f"{what} {path}: that is {taken[real(path)]} too")
+            taken[real(path)] = f"{what} {path}"
 
 
 @contextmanager
 def atomic(path: Path, what: str) -> Iterator[Path]:
     """A path beside ``path`` to write to; it takes its place when all went well, and is removed otherwise."""
     check_writable(path, what)
-    path = path.resolve()
+    path = real(path)
     special = path.exists() and not path.is_file()
     folder = Path(tempfile.gettempdir()) if special else path.parent
     partial = folder / f".{path.stem}.{os.getpid()}.partial{path.suffix}"
@@ -65,6 +77,6 @@ def atomic(path: Path, what: str) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str, what: str) -> None:
-    """Write a whole file, or nothing."""
+    """Write a whole file, or nothing; of a name that is not UTF-8 the bytes are escaped."""
     with atomic(path, what) as partial:
-        partial.write_text(text, encoding="utf-8")
+        partial.write_text(text, encoding="utf-8", errors="backslashreplace")

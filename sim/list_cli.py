@@ -44,6 +44,9 @@ def list_scenarios(
     if as_json and markdown:
         raise InputError("--json and --markdown: name one of them")
     paths = paths or (Path("scenarios"),)
+    for path in paths:
+        if not path.exists() and not path.is_symlink():
+            raise InputError(f"{path}: no such file")
     if markdown and not (len(paths) == 1 and paths[0].is_dir()):
         raise InputError("--markdown: takes one folder")
     found = chosen(entries(scenario_files(paths)), classes, sources)
@@ -64,13 +67,13 @@ def new(file: Path) -> None:
     Example:
       stateat new mine.yaml; stateat replay mine.yaml
     """
-    from sim.catalog import SUFFIXES
+    from sim.catalog import SUFFIXES, is_named_so
     from sim.report.text import one_line
 
     if one_line(str(file)) != str(file):
         raise InputError(f"{one_line(str(file))!r}: found a control character, allowed a name without")
-    if file.suffix not in SUFFIXES:
-        raise InputError(f"{file}: found {file.suffix!r}, allowed a name that ends in {' or '.join(SUFFIXES)}")
+    if not is_named_so(file) or not file.stem.strip():
+        raise InputError(f"{file}: found {file.name!r}, allowed a name that ends in {' or '.join(SUFFIXES)}")
     if file.exists() or file.is_symlink():
         raise InputError(f"{file}: it is there already, allowed a new file")
     write_text(file, TEMPLATE.replace("NAME", json.dumps(file.stem, ensure_ascii=False), 1), "new")

@@ -120,6 +120,8 @@ def _numbered(name: str, i: int, count: int) -> str:
 
 def scenario(geometry: Geometry, name: str) -> str:
     """The scenario file. Raises InputError, which names the flag, where no scenario can say it."""
+    if not name.isprintable() or not name.strip():
+        raise InputError(f"--scenario: found {name!r}, allowed a name of printable characters")
     if geometry.mode == "none":
         raise InputError("--scenario: nothing is cached without prefix caching, allowed mode align or all")
     if wrong := next(complaints(geometry), None):

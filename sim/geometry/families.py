@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from kernels.shapes import Shape, delta, selective_scan, short_conv, ssd
 from sim.errors import InputError
+from sim.files import real
 from sim.geometry.model import DTYPES, Attention, Model
 
 NESTED = ("text_config", "llm_config", "language_config")
@@ -107,7 +108,7 @@ def read(path: Path) -> Model:
     if not isinstance(values, dict):
         raise InputError(f"{path}: found {_shown(values)}, allowed a JSON object")
     # a checkpoint's folder has the model's name
-    name = path.resolve().parent.name if path.stem == "config" else path.stem
+    name = real(path).parent.name if path.stem == "config" else path.stem
     return model_of(values, str(path), name)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from xml.etree import ElementTree as ET
 
@@ -24,16 +25,26 @@ _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 """Characters that XML 1.0 cannot carry, not even escaped."""
 
 
-def to_junit(results: Sequence[Result], seconds: Mapping[str, float] | None = None) -> str:
+def to_junit(
+    results: Sequence[Result],
+    seconds: Mapping[str, float] | None = None,
+    refused: Mapping[str, str] | None = None,
+) -> str:
     """JUnit XML: one suite per scenario file, one case per variant and per ``variant / case``.
 
-    ``seconds`` says how long each scenario took, by ``Result.path``. A case fails when an expectation failed or,
-    where none is, when something was poisoned or the run never ends.
+    ``seconds`` says how long each scenario took, by ``Result.path``, and ``refused`` why a file has no result, by its
+    path: a suite with an error. Files that share a name have their path beside it. A case fails when an expectation
+    failed or, where none is, when something was poisoned or the run never ends.
     """
     root = ET.Element("testsuites", name="stateat")
+    names = Counter(result.scenario for result in results)
     for result in results:
-        root.append(_suite(result, (seconds or {}).get(result.path)))
-    for count in ("tests", "failures"):
+        shared = names[result.scenario] > 1 and result.path
+        name = f"{result.scenario} ({result.path})" if shared else result.scenario
+        root.append(_suite(_xml(name), result, (seconds or {}).get(result.path)))
+    for path, message in (refused or {}).items():
+        root.append(_refused(_xml(path), message))
+    for count in ("tests", "failures", "errors"):
         root.set(count, str(sum(int(suite.get(count, "0")) for suite in root)))
     ET.indent(root)
     return ET.tostring(root, encoding="unicode", xml_declaration=False).join(
@@ -41,14 +52,23 @@ def to_junit(results: Sequence[Result], seconds: Mapping[str, float] | None = No
     )
 
 
-def _suite(result: Result, seconds: float | None) -> ET.Element:
-    suite = ET.Element("testsuite", name=_xml(result.scenario), errors="0")
+def _refused(path: str, message: str) -> ET.Element:
+    counts = {"tests": "1", "failures": "0", "errors": "1", "skipped": "0"}
+    suite = ET.Element("testsuite", {"name": path, "file": path, **counts})
+    case = ET.SubElement(suite, "testcase", classname=path, name="refused")
+    first = message.partition("\n")[0]
+    ET.SubElement(case, "error", type="refused", message=_xml(first)).text = _xml(message)
+    return suite
+
+
+def _suite(name: str, result: Result, seconds: float | None) -> ET.Element:
+    suite = ET.Element("testsuite", name=name, errors="0")
     if result.path:
         suite.set("file", _xml(result.path))
     if seconds is not None:
         suite.set("time", f"{seconds:.3f}")
     for (variant, case), outcome in _cases(result):
-        element = ET.SubElement(suite, "testcase", classname=_xml(result.scenario), name=_xml(case_name(variant, case)))
+        element = ET.SubElement(suite, "testcase", classname=name, name=_xml(case_name(variant, case)))
         failures = [f for f in result.failures if (f.variant, f.case) == (variant, case)]
         if variant in result.uncompared:
             ET.SubElement(element, "skipped", message="not compared: the engine does not run this variant's rules")

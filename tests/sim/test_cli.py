@@ -420,7 +420,20 @@ def test_a_broken_file_does_not_keep_check_from_the_others(here: Path) -> None:
         ["ok", "right.yaml:"],
         ["FAIL", "wrong.yaml:"],
     ]
-    assert ET.parse(here / "out.xml").getroot().get("tests") == "2"
+    root = ET.parse(here / "out.xml").getroot()
+    assert [root.get(count) for count in ("tests", "failures", "errors")] == ["3", "1", "1"]
+    (error,) = root.iter("error")
+    assert (error.text or "").startswith("broken.yaml:1: ")
+
+
+@pytest.mark.parametrize("command", ["check", "replay", "explain", "audit", "conform", "geometry", "sweep"])
+def test_a_link_to_itself_is_one_message(here: Path, command: str) -> None:
+    (here / "self.yaml").symlink_to("self.yaml")
+    told = run(command, "self.yaml")
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert told.stderr.splitlines()[-1].endswith("Too many levels of symbolic links")
+    told = run("replay", "right.yaml", "--json", "self.yaml")
+    assert (told.exit_code, told.stderr) == (2, "stateat: --json self.yaml: Too many levels of symbolic links\n")
 
 
 # Interrupts, failures and pipes.

@@ -23,6 +23,23 @@ def test_a_text_is_written_whole_and_nothing_else_is_left(tmp_path: Path) -> Non
     assert (tmp_path / "out.json").read_bytes() == "{}\nä\n".encode()
 
 
+def test_what_is_not_utf_8_is_escaped(tmp_path: Path) -> None:
+    write_text(tmp_path / "out.json", "\udcff", "--json")
+    assert (tmp_path / "out.json").read_text() == "\\udcff"
+
+
+def test_a_link_to_itself_is_never_written_and_one_to_nothing_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(InputError, match=r"--json .*loop: Too many levels of symbolic links"):
+        check_writable(tmp_path / "loop", "--json")
+    (tmp_path / "there").symlink_to("none/file")
+    with pytest.raises(InputError, match=r"--json .*there: there is no folder .*none"):
+        check_writable(tmp_path / "there", "--json")
+    (tmp_path / "new").symlink_to("target")
+    write_text(tmp_path / "new", "x", "--json")
+    assert (tmp_path / "target").read_text() == "x"
+
+
 def test_an_older_file_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "out.json").write_text("old and longer")
     write_text(tmp_path / "out.json", "new", "--json")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -93,6 +96,45 @@ def test_what_check_refuses_is_listed_as_refused_and_not_counted(here: Path) -> 
     assert run("list", ".", "--class", "M3").stdout.endswith("\n1 scenario file, 2 refused\n")
 
 
+def test_a_folder_hides_nothing_that_has_the_name_of_a_scenario(here: Path) -> None:
+    (here / "UPPER.YAML").write_text(SOME)
+    (here / "gone.yaml").symlink_to("nowhere")
+    (here / "loop.yml").symlink_to("loop.yml")
+    told = {e["path"]: e["wrong"] for e in json.loads(run("list", ".", "--json").stdout)}
+    assert told["UPPER.YAML"] == ""
+    assert told["gone.yaml"] == "gone.yaml: no such file"
+    assert told["loop.yml"] == "loop.yml: cannot be read: Too many levels of symbolic links"
+    checked = run("check", ".")
+    assert checked.exit_code == 2
+    assert "UPPER.YAML" in checked.stdout
+    assert told["gone.yaml"] in checked.stderr and told["loop.yml"] in checked.stderr
+
+
+def test_a_file_that_is_named_twice_is_there_once(here: Path) -> None:
+    names = [e["path"] for e in json.loads(run("list", ".", "./some.yaml", str(here / "some.yaml"), "--json").stdout)]
+    assert names == ["broken.yaml", "refused.yaml", "some.yaml"]
+    assert run("check", "some.yaml", "./some.yaml").stdout.count("some.yaml:") == 1
+
+
+def test_what_is_no_regular_file_is_read_as_check_reads_it(here: Path) -> None:
+    assert "/dev/null: the file is empty" in " ".join(run("list", "/dev/null").stdout.split())
+    assert "/dev/null: the file is empty" in run("check", "/dev/null").stderr
+
+
+def test_a_name_that_is_not_utf_8_is_escaped(here: Path) -> None:
+    (here / os.fsdecode(b"n\xff.yaml")).write_text(SOME)
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"}
+
+    def told(*args: str) -> str:
+        code = "from sim.cli import main; main(prog_name='stateat')"
+        done = subprocess.run([sys.executable, "-c", code, *args], cwd=here, env=env, capture_output=True, check=True)
+        return done.stdout.decode()
+
+    assert "n\\udcff.yaml" in told("list", ".")
+    assert "[n\\udcff](n\\udcff.yaml)" in told("list", ".", "--markdown")
+    assert os.fsdecode(b"n\xff.yaml") in [entry["path"] for entry in json.loads(told("list", ".", "--json"))]
+
+
 def test_a_trace_that_is_not_here_is_no_bad_file(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trace = "workload: {trace: {format: mooncake, path: 'shared:none.jsonl'}}"
     (here / "some.yaml").write_text(SOME.replace("workload: {requests: [{id: a, prompt: [[1, 9]]}]}", trace))
@@ -134,7 +176,10 @@ def test_the_page_breaks_no_cell_and_links_each_file() -> None:
         (("list", ".", "--json", "--markdown"), "name one of them"),
         (("list", "some.yaml", "--markdown"), "takes one folder"),
         (("new", "some.yaml"), "some.yaml: it is there already"),
-        (("new", "some"), "found '', allowed a name that ends in .yaml or .yml"),
+        (("new", "some"), "some: found 'some', allowed a name that ends in .yaml or .yml"),
+        (("new", ""), "found '', allowed a name that ends in .yaml or .yml"),
+        (("new", ".yaml"), "found '.yaml', allowed a name that ends in .yaml or .yml"),
+        (("new", " .yaml"), "found ' .yaml', allowed a name that ends in .yaml or .yml"),
         (("new", "a\nb.yaml"), "'a b.yaml': found a control character"),
         (("new", "a\x1b[31m.yaml"), "found a control character, allowed a name without"),
         (("new", "none/some.yaml"), "there is no folder none"),

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from sim.adapters.vllm.process import WORKER, Child
 from sim.errors import EngineError, InputError
+from sim.files import real
 
 CACHE = Path("~/.cache/stateat/vllm")
 BASE = "base"
@@ -123,7 +124,7 @@ def of_checkout(folder: Path, *, cache: Path = CACHE) -> Source:
         raise InputError(
             "a checkout needs the base environment. Install any release first: stateat vllm install 0.27.0"
         )
-    return Source(f"vLLM at {folder}", (_python(cache.expanduser()), str(WORKER), "--stub"), folder.resolve())
+    return Source(f"vLLM at {folder}", (_python(cache.expanduser()), str(WORKER), "--stub"), real(folder))
 
 
 def of_python(python: Path) -> Source:

@@ -93,3 +93,9 @@ def test_what_no_scenario_can_say_is_refused(tmp_path: Path) -> None:
         written(tmp_path, "qwen3.6-27b", mamba_cache_mode="none")
     with pytest.raises(InputError, match=r"--scenario: found max_model_len 3,000, allowed above 3,145"):
         written(tmp_path, "qwen3.6-27b", max_model_len=3000)
+
+
+@pytest.mark.parametrize("name", ["", " ", "a\nb", "\udcff"])
+def test_a_name_that_no_scenario_can_have_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match=r"--scenario: found .*, allowed a name of printable characters"):
+        scenario(derive(named("qwen3.6-27b"), Serving()), name)

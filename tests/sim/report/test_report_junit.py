@@ -22,6 +22,22 @@ def test_a_suite_is_a_file_and_a_case_is_a_variant_or_one_of_its_cases(told: Sim
     assert root.get("failures") == "0"
 
 
+def test_files_of_one_name_are_told_apart_by_their_paths(told: SimpleNamespace) -> None:
+    one, two = (replace(told.result(), path=path) for path in ("a/s.yaml", "b/s.yaml"))
+    suites = ET.fromstring(to_junit([one, two]))
+    assert [suite.get("name") for suite in suites] == [f"{one.scenario} (a/s.yaml)", f"{one.scenario} (b/s.yaml)"]
+    assert len({case.get("classname") for case in suites.iter("testcase")}) == 2
+    assert ET.fromstring(to_junit([one]))[0].get("name") == one.scenario
+
+
+def test_a_file_that_was_refused_is_a_suite_with_an_error(told: SimpleNamespace) -> None:
+    root = ET.fromstring(to_junit([told.result()], refused={"bad.yaml": "bad.yaml:1: a\nbad.yaml:2: b"}))
+    assert (root.get("errors"), root[1].get("errors"), root[1].get("file")) == ("1", "1", "bad.yaml")
+    assert int(root.get("tests") or 0) == int(root[0].get("tests") or 0) + 1
+    (error,) = root.iter("error")
+    assert (error.get("message"), error.text) == ("bad.yaml:1: a", "bad.yaml:1: a\nbad.yaml:2: b")
+
+
 def test_a_failed_expectation_fails_its_case_alone_with_both_values(told: SimpleNamespace) -> None:
     outcome = told.outcome(cases={"resume": told.outcome()})
     failures = [Failure("old gate", "resume", "poisoned", 0, 1), Failure("old gate", "resume", "deferred", 2, 3)]
