@@ -119,6 +119,6 @@ variants:
       ends: {a: [1600, 2600, 3602]}
       findings: [{request: a, column: 1, claimed: 3200, held: 2600}]
   after:
-    # Clean says nothing unless something is hit.
+    # Clean says nothing unless something is hit. Whatever grave is found fails it, wrong reads too.
     expect: {poisoned: 0, deferred: 1, ends: {a: [1600, 3602]}, hits: {b: 1600}}
 """

@@ -76,7 +76,7 @@ class _Stream:
     def new(self) -> Sequence[bytes]:
         """The hashes of what it has been given since: the last output is not computed yet."""
         asked = self.asked
-        computed = max(asked.known, min(asked.known + self.outputs, self.prompt + self.outputs - 1))
+        computed = max(asked.known, self.prompt + self.outputs - 1)
         before, self.units = self.units, computed // asked.unit
         return asked.hashes[before : self.units]
 

@@ -436,6 +436,25 @@ def test_a_link_to_itself_is_one_message(here: Path, command: str) -> None:
     assert (told.exit_code, told.stderr) == (2, "stateat: --json self.yaml: Too many levels of symbolic links\n")
 
 
+def test_a_check_of_several_files_ends_with_their_sum(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STATEAT_SHARED", str(here / "nowhere"))
+    (here / "broken.yaml").write_text("schema: stateat/1\n")
+    (here / "away.yaml").write_text(
+        "schema: stateat/1\nname: away\nengine:\n  groups: [{name: gdn, kind: recurrent, block_size: 64}]\n"
+        "workload:\n  trace: {format: mooncake, path: 'shared:nowhere.jsonl'}\n"
+    )
+    limits = str(LIMITS / "unknown-key.yaml")
+    told = run("check", "broken.yaml", "right.yaml", "wrong.yaml", "away.yaml", "poisoned.yaml", "clean.yaml", limits)
+    assert told.stdout.splitlines()[-1] == (
+        "7 files: 2 as expected, 3 failed, 1 skipped, 1 of which nothing is expected"
+    )
+    assert run("check", "right.yaml", S02).stdout.splitlines()[-1] == "2 files: 2 as expected, 0 failed, 0 skipped"
+    assert "files" not in run("check", "right.yaml").stdout
+    # Nothing but JSON goes where JSON goes.
+    told = run("check", "right.yaml", S02, "--json", "-")
+    assert len(json.loads(told.stdout)) == 2 and "2 files: 2 as expected" in told.stderr
+
+
 # Interrupts, failures and pipes.
 
 

@@ -68,7 +68,7 @@ def test_the_chain_of_s2_is_told() -> None:
         "fixed gate: no poison finding",
         "fixed gate: 1 request hit nothing although an earlier request begins alike",
         "b (step 3) shares 2,000 tokens with a: no boundary of gdn in it was ever published (1 of 1 null);",
-        "hit under drafter_guard=look-ahead-hash (vllm-0.33.0 and later): 1,600",
+        "hit under drafter_guard=look-ahead-hash (vllm-0.33.0): 1,600",
     ):
         assert part in words
     assert "drift" not in words
@@ -97,7 +97,7 @@ def test_a_variant_whose_only_trouble_is_that_nothing_is_hit_is_told_why() -> No
     assert {
         "rule": "drafter_guard",
         "value": "look-ahead-hash",
-        "releases": "vllm-0.33.0 and later",
+        "releases": "vllm-0.33.0",
         "hit": 1600,
     } in searched
 
@@ -162,6 +162,31 @@ def test_json_goes_to_stdout_alone() -> None:
     assert drifted["hypothetical"] and (drifted["offset"], drifted["prompt"]) == (64, 100)
     assert len(drifted["tokens"]) == len(drifted["true_text"]) == 3
     assert all(token["logit_distance"] > 0 for token in drifted["tokens"])
+
+
+def test_a_wrong_read_is_read_by_its_request_in_text_and_json() -> None:
+    result = run(str(ROOT / "docs" / "examples" / "forgetful-worker.yaml"), "--no-remedy", "--json", "-")
+    (told,) = json.loads(result.stdout)["findings"]
+    assert told["finding"]["invariant"] == "I12"
+    assert "readers  c itself goes on from it" in result.stderr
+    assert [(r["request"], r["step"], r["offset"]) for r in told["readers"]] == [("c", told["finding"]["step"], 36)]
+    # A claim that nobody read has none.
+    (unread,) = json.loads(run("small.yaml", "--no-remedy", "--json", "-").stdout)["findings"]
+    assert unread["finding"]["invariant"] == "I1" and unread["readers"] == []
+
+
+def test_a_read_of_the_null_block_is_told_as_such() -> None:
+    file = str(ROOT / "scenarios" / "field" / "accepted-count-out-of-range.yaml")
+    words = " ".join(run(file, "--variant", "one too many", "--no-remedy").stdout.split())
+    assert "from gdn slot 0, the null block, which holds a zero state: state@24 belongs in column 0" in words
+    assert "write nobody ever wrote this slot: it is the null block, what a column without a slot names" in words
+    assert "really a zero state: no token at all" in words
+
+
+def test_a_copy_is_told_in_words() -> None:
+    file = str(ROOT / "docs" / "examples" / "forgetful-worker.yaml")
+    result = run(file, "--no-remedy")
+    assert not [kind for kind in ("(pre,", "(post,", "(cow,") if kind in result.stdout]
 
 
 def test_json_without_a_drift_has_none(here: Path) -> None:

@@ -79,6 +79,16 @@ def test_a_scenario_is_written_that_check_passes(here: Path) -> None:
     assert checked.exit_code == 0, checked.output
 
 
+def test_a_scenario_that_is_there_is_left_alone(here: Path) -> None:
+    (here / "mine.yaml").write_text("mine")
+    (here / "link.yaml").symlink_to(here / "nothing")
+    for name in ("mine.yaml", "link.yaml"):
+        said = refused("config.json", "--scenario", name, "--json", "sizes.json")
+        assert f"--scenario {name}: it is there already, allowed a new file" in said
+    assert (here / "mine.yaml").read_text() == "mine"
+    assert not (here / "sizes.json").exists() and not (here / "nothing").exists()
+
+
 @pytest.mark.parametrize(
     ("args", "text"),
     [

@@ -83,6 +83,36 @@ def test_who_shares_no_block_or_hits_is_none(file: str, variant: str) -> None:
     assert of(file, variant) == []
 
 
+TURNS = """\
+schema: stateat/1
+name: turns
+engine:
+  preset: vllm-0.28.0
+  partial_hits: false
+  groups:
+    - {name: attention, kind: full-attention, block_size: 16}
+    - {name: gdn, kind: recurrent, block_size: 64}
+  speculative: {method: mtp, num_speculative_tokens: 3, accepted_drafts: [2, 0, 3]}
+  clock: steps
+workload:
+  requests:
+    - {id: a, prompt: [[3, 20]], max_tokens: OUTPUT}
+    - {id: b, after: a, prompt: [[3, 20], [-1, OUTPUT], [4, 80]]}
+"""
+
+
+@pytest.mark.parametrize("preset", ["vllm-0.28.0", "vllm-0.32.0"])
+@pytest.mark.parametrize(("output", "shared"), [(50, 64), (45, 64), (44, None), (43, None)])
+def test_what_a_request_answered_is_there_for_the_next_turn(
+    tmp_path: Path, preset: str, output: int, shared: int | None
+) -> None:
+    """The last output is not computed: 20 and 44 tokens leave 63."""
+    (tmp_path / "turns.yaml").write_text(TURNS.replace("OUTPUT", str(output)).replace("vllm-0.28.0", preset))
+    (run,) = runs(load(tmp_path / "turns.yaml"))
+    found = [(miss.request, miss.earlier, miss.shared) for miss in misses(run)]
+    assert found == ([] if shared is None else [("b", "a", shared)])
+
+
 @given(worlds(preset="vllm-0.27.0"))
 def test_exactly_those_without_a_hit_are_told_and_listening_changes_nothing(world: World) -> None:
     heard = Misses(world.options)

@@ -91,7 +91,9 @@ def test_what_else_can_be_told(story: Story, changes: dict[str, Any], label: str
 
 def test_a_copied_state_says_so(story: Story, told: SimpleNamespace) -> None:
     copied = replace(story, finding=told.finding(write=Write(3, "a", 364, 364, "post")))
-    assert words(copied)["write"].endswith(". Its state@364 was copied into the slot (post, step 3)")
+    assert words(copied)["write"].endswith(
+        ". Its state@364 came into the slot in step 3: copy after verification, of the boundary that it passed"
+    )
 
 
 def test_a_finding_without_a_slot_has_no_claim_and_no_content(story: Story, told: SimpleNamespace) -> None:

@@ -49,6 +49,18 @@ def test_a_pipe_gets_a_line_at_once_and_then_one_every_ten_seconds() -> None:
     assert lines[1] == "replay: 2,000/7,100 requests · step 20,000 · 2.0 s simulated · poisoned 3 · 200/s · ETA 0:26"
 
 
+def test_other_things_are_counted_by_their_name() -> None:
+    stream, now = io.StringIO(), Clock()
+    with Progress("conform", stream=stream, now=now) as progress:
+        for i in range(41):
+            now.time_s = 100.0 + i
+            progress.count(i, 486, "recording")
+    assert stream.getvalue().splitlines() == [
+        "conform: starting",
+        *(f"conform: {i}/486 recordings" for i in (10, 20, 30, 40)),
+    ]
+
+
 def test_a_short_run_in_a_pipe_says_one_line_without_escape_codes() -> None:
     stream = io.StringIO()
     run(stream, 5, 1000)

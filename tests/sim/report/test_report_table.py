@@ -81,6 +81,11 @@ def test_poisoned_is_never_without_its_roots(told: SimpleNamespace) -> None:
     assert poisoned_text(told.outcome(poisoned=3000, poisoned_roots=2)) == "3,000 (2 roots)"
 
 
+def test_hits_and_ends_are_written_as_a_file_expects_them(told: SimpleNamespace) -> None:
+    outcome = told.outcome(hits={"b": 2112}, ends={"b": (3000,)}, loads={"b": 1408})
+    assert "  b: hit 2112, loaded 1408, ends 3000\n" in printed(told.result(x=outcome), verbose=True)
+
+
 def test_many_findings_are_summarised_and_all_shown_when_verbose(told: SimpleNamespace) -> None:
     findings = (*map(told.finding, range(12)), told.finding(12, verdict="tainted", root=0))
     result = told.result(x=told.outcome(findings=findings))

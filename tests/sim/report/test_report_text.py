@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sim.events import Write
 from sim.report.text import (
     SHOWN_CHARACTERS,
     disagreement,
@@ -19,6 +20,7 @@ from sim.report.text import (
     one_line,
     roots_first,
     summary,
+    write_text,
 )
 from sim.result import Failure, Outcome
 
@@ -39,6 +41,23 @@ def test_the_evidence_names_write_claim_and_readers(told: SimpleNamespace) -> No
         "claimed   by a in step 1",
         "restored  by b",
     ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("cow", "copy of a shared slot before it is written"),
+        ("pre", "copy before the step, into the column where its chunk ends"),
+        ("post", "copy after verification, of the boundary that it passed"),
+        ("load", "load from a connector or a tier"),
+    ],
+)
+def test_each_kind_of_write_is_told_in_words(kind: str, said: str) -> None:
+    assert write_text(Write(201, "r7", 16, 16, kind)) == f"by r7 in step 201: {said}"
+
+
+def test_nobody_wrote_the_null_block() -> None:
+    assert write_text(Write(-1, "", 0, 0, "null")) == "by nobody: memory comes zeroed"
 
 
 def test_many_readers_are_counted(told: SimpleNamespace) -> None:
