@@ -302,6 +302,8 @@ class Grammar:
 class Connector:
     """Says which requests bring tokens that somebody else computed; the load itself is over at once."""
 
+    supports_divergent_local_hybrid_hits = False  # as vLLM's base class says since 0.28, and its OffloadingConnector
+
     def __init__(self):
         self.external = {}
 

@@ -31,7 +31,7 @@ VLLM_0_26_0: dict[str, str] = {
     "worker": "v2",
     "state_slots": "scheduled",
     "offload": "any-length",
-    "connector": "exact-slot",
+    "connector": "longest-group",
     "load_failure": "recompute",
     "admission": "wait",
     "blocked": "stop",
@@ -44,7 +44,8 @@ VLLM_0_26_0: dict[str, str] = {
 }
 
 # PR 51113: chunk ends keep to the grid up to prefill_end, and a mid-block start always stops at its block's end.
-VLLM_0_27_0: dict[str, str] = {**VLLM_0_26_0, "split": "prefill-end"}
+# A connector is told of attention's own hit, if it brings more than that.
+VLLM_0_27_0: dict[str, str] = {**VLLM_0_26_0, "split": "prefill-end", "connector": "divergent"}
 
 # A drafter's slots are charged for the requests that are scheduled; a request counts as started once it is. PR 51100:
 # what an offload tier may return is cut to the recurrent block in ``all`` mode too. PR 51603: the encoder's cap comes
@@ -55,6 +56,7 @@ VLLM_0_28_0: dict[str, str] = {
     "started": "when-scheduled",
     "fine_hits": "every-group",
     "offload": "aligned-end",
+    "connector": "exact-slot",
     "encoder": "after-split",
 }
 
