@@ -9,7 +9,7 @@ VLLM_0_26_0: dict[str, str] = {
     "split": "last-cache-position",
     "grid": "cache-config",
     "seed": "state-block",
-    "lookup": "intersection",
+    "lookup": "intersection-first-cut",
     "drafter_guard": "drop",
     "fine_hits": "states-alone",
     "partial_hit": "copied",
@@ -61,10 +61,12 @@ VLLM_0_28_0: dict[str, str] = {
 }
 
 # Placeholders that the split clips are dropped; internal checkpoints; retention intervals; a module for each draft.
-# Groups that take part in caching are asked for hits finer than a block, which several ranks have too.
+# Groups that take part in caching are asked for hits finer than a block, which several ranks have too. All attention
+# groups' blocks are cut to the hit.
 VLLM_0_29_0: dict[str, str] = {
     **VLLM_0_28_0,
     "modules": "one-a-draft",
+    "lookup": "intersection",
     "padding": "dropped",
     "fine_hits": "cacheable-groups",
     "checkpoint": "any-aligned-start",
