@@ -111,9 +111,18 @@ def test_telling_decode_steps_at_once_changes_nothing(case: Case) -> None:
 
 
 @st.composite
-def brought(draw: st.DrawFn) -> World:
-    """A world of small blocks, under any preset and two rules at most, in which a connector brings parts of prompts."""
-    world = draw(worlds(widest=16))
+def brought(draw: st.DrawFn, connectors: tuple[str, ...] = ()) -> World:
+    """A world of small blocks, under any preset and two rules at most, in which a connector brings parts of prompts.
+
+    ``connectors``: vLLM 0.28's rules and one of these instead.
+    """
+    world = draw(worlds(widest=16, drafts_fit=bool(connectors)))
+    if connectors:
+        arrivals = tuple(
+            replace(a, external=draw(st.one_of(st.just(0), st.integers(0, a.num_prompt_tokens - 1))))
+            for a in world.arrivals
+        )
+        return replace(world.under("vllm-0.28.0", connector=draw(st.sampled_from(connectors))), arrivals=arrivals)
     names = draw(st.lists(st.sampled_from(list(RULES)), max_size=2, unique=True))
     values = {name: draw(st.sampled_from(list(RULES[name]))) for name in names}
     arrivals = tuple(replace(a, external=draw(st.integers(0, a.num_prompt_tokens - 1))) for a in world.arrivals)
@@ -127,6 +136,21 @@ def test_what_is_found_beside_external_tokens_is_found_in_its_step_told_at_once_
     outcome, alone = Case(world, ()).run()[0], Case(world, ()).run(fast_forward=False)[0]
     event(f"hazards: {any(f.severity == 'hazard' for f in outcome.findings)}")
     assert outcome == alone
+
+
+def starts_wrong(world: World) -> bool:
+    outcome, padded = Case(world, ()).run()
+    return not padded and any(f.severity == "poison" and f.root for f in outcome.findings)
+
+
+@settings(max_examples=250)
+@given(world=brought(("exact-slot", "divergent")))
+def test_what_a_connector_brings_beyond_a_hit_is_what_the_request_goes_on_from(world: World) -> None:
+    assert not starts_wrong(world)
+
+
+def test_a_hit_inside_a_block_that_is_kept_beside_what_is_brought_is_found() -> None:
+    assert starts_wrong(find(brought(("longest-group",)), starts_wrong, settings=FIRST))
 
 
 WRITTEN_ON = Path(__file__).parent.parent / "scenarios" / "field" / "a-published-tail-is-written-at-every-step.yaml"

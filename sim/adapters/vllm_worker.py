@@ -302,6 +302,8 @@ class Grammar:
 class Connector:
     """Says which requests bring tokens that somebody else computed; the load itself is over at once."""
 
+    supports_divergent_local_hybrid_hits = False  # as vLLM's base class says since 0.28, and its OffloadingConnector
+
     def __init__(self):
         self.external = {}
 
@@ -428,7 +430,7 @@ class Configuration:
             enable_prefix_caching=wanted["enable_prefix_caching"],
             prefix_match_unit=wanted["hash_unit"],
             mamba_block_size=max((g["block_size"] for g in wanted["groups"] if g["recurrent"]), default=None),
-            mamba_cache_mode="all" if any(g["mode"] == "all" for g in wanted["groups"]) else "align",
+            mamba_cache_mode=self._cache_mode(),
             prefix_cache_retention_interval=wanted["retention_interval"],
             enable_mamba_shared_prefix_checkpoint=wanted["shared_prefix_checkpoint"],
         )
@@ -488,6 +490,12 @@ class Configuration:
                 )
             ),
         )
+
+    def _cache_mode(self):
+        """A server sets it to none without prefix caching, so that its scheduler does not split at blocks."""
+        if not self.wanted["enable_prefix_caching"]:
+            return "none"
+        return "all" if any(g["mode"] == "all" for g in self.wanted["groups"]) else "align"
 
     def _cache(self):
         from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheGroupSpec

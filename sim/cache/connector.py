@@ -7,11 +7,11 @@ a block's hash, and what of a hit it counts on.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sim.cache.groups import Full
-from sim.cache.lookup import Geometry, Hit, intersection
-from sim.cache.pool import BlockPool
+from sim.cache.joint import maximum, per_group
+from sim.cache.lookup import Lookup
 from sim.cache.tier import Shelf, Tier
 from sim.events import Group
 
@@ -29,8 +29,11 @@ class Connector:
     """Whether a look-ahead drafter's groups give up a block of what it finds."""
     refuses: bool = False
     """Whether it finds nothing for a model with recurrent groups."""
-    divergent: bool = False
-    """Whether attention's own hit is kept where it is longer than the joint one and the tier brings the states."""
+    alone: Lookup | None = None
+    """What is asked of groups by themselves; what it finds is kept where it is longer than the joint hit and the states
+    are brought."""
+    keeps_tail: bool = False
+    """Whether a hit that ends inside a scheduler block is kept where more is brought, or given up back to its start."""
     unbacked: bool = False
     """And where it does not."""
     whole: bool = False
@@ -50,8 +53,9 @@ CONNECTORS: dict[str, object] = {
     "positional": Connector(positional=True, drops=False),
     "reconciled": Connector(positional=True, reconciled=True, drops=False),
     "fails-closed": Connector(refuses=True),
-    "divergent": Connector(divergent=True),
-    "divergent-unbacked": Connector(divergent=True, unbacked=True),
+    "longest-group": Connector(alone=maximum, unbacked=True, keeps_tail=True),
+    "divergent": Connector(alone=per_group),
+    "divergent-unbacked": Connector(alone=per_group, unbacked=True),
     "hands-over-last-token": Connector(whole=True),
     "saves-cancelled": Connector(saves_cancelled=True, drops=False),
     "draft-group-missing": Connector(stores_draft=False),
@@ -65,16 +69,6 @@ def drafters(groups: Sequence[Group]) -> frozenset[int]:
     """The drafter's own attention groups: those flagged for it, where attention without the flag is there too."""
     flagged = [i for i, g in enumerate(groups) if not g.recurrent and g.eagle]
     return frozenset(flagged) if any(not g.recurrent and not g.eagle for g in groups) else frozenset()
-
-
-def attention_hit(
-    pool: BlockPool, geo: Geometry, hashes: Sequence[bytes], num_groups: int, limit: int, known: int
-) -> Hit:
-    """What attention alone would hit."""
-    dense = tuple(f for f in geo.families if not f.recurrent)
-    if not dense:
-        return Hit(0, [[] for _ in range(num_groups)], 0, [0] * num_groups)
-    return intersection(pool, replace(geo, families=dense), hashes, num_groups, limit, known)
 
 
 def longest_tail(tier: Tier, shelves: Sequence[Shelf], hashes: Sequence[bytes], unit: int, end: int, limit: int) -> int:

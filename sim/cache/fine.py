@@ -32,6 +32,8 @@ class FineHits:
     """Which groups must be able to; windows and scratch are not, unless their block is the hash unit."""
     parallel: bool = True
     """Whether context parallelism has them too, for states as wide as the hash unit already."""
+    tails_alone: bool = False
+    """Whether chunks stop at a prompt's tail without them too, where the hash unit is less than a scheduler block."""
 
     def on(self, options: Options) -> bool:
         """Whether these options get them."""
@@ -44,9 +46,14 @@ class FineHits:
             self.asked(g) and g.block_size != unit for g in unable
         )
 
+    def stops(self, options: Options) -> bool:
+        """Whether chunks stop at a prompt's end in hash units."""
+        finer = self.tails_alone and options.partial_hits and options.hash_unit < options.scheduler_block_size
+        return finer or self.on(options)
+
 
 FINE_HITS: dict[str, FineHits] = {
-    "states-alone": FineHits(nobody, parallel=False),
+    "states-alone": FineHits(nobody, parallel=False, tails_alone=True),
     "every-group": FineHits(everyone, parallel=False),
     "cacheable-groups": FineHits(cacheable),
 }

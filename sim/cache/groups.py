@@ -234,8 +234,10 @@ class AllModeCache(AttentionCache):
 
     def skip_to(self, table: Table, total: int) -> None:
         """Null columns before the one that holds state@total (a request that starts from a connector's)."""
-        table.blocks.extend([NULL] * ((total - 1) // self.block_size - len(table.blocks)))
-        table.cached = max(table.cached, len(table.blocks))
+        skipped = (total - 1) // self.block_size - len(table.blocks)
+        if skipped > 0:
+            table.blocks.extend([NULL] * skipped)
+            table.cached = len(table.blocks)
 
     def retire(self, table: Table, computed: int) -> list[int]:
         """Free states that lie before the one that a request at ``computed`` tokens reads; returns them."""
@@ -310,8 +312,10 @@ class RecurrentCache(GroupCache):
 
     def skip_to(self, table: Table, total: int) -> None:
         """Null columns before the one that holds state@total (a request that starts from a connector's)."""
-        table.blocks.extend([NULL] * ((total - 1) // self.block_size - len(table.blocks)))
-        table.cached = max(table.cached, len(table.blocks))
+        skipped = (total - 1) // self.block_size - len(table.blocks)
+        if skipped > 0:
+            table.blocks.extend([NULL] * skipped)
+            table.cached = len(table.blocks)
 
     def load(self, table: Table, total: int) -> list[int]:
         """One block, for the state that a connector computed."""

@@ -6,6 +6,7 @@ Each group is looked up by itself, as if it were alone, and the joint length is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from sim.cache.lookup import Family, Found, Geometry, Hit, family_hit, intersection
 from sim.cache.pool import NULL, BlockPool
@@ -75,6 +76,7 @@ def _cut(family: Family, ids: list[int], tokens: int) -> list[int]:
 
 LOOKUPS: dict[str, Callable[..., Hit]] = {
     "intersection": intersection,
+    "intersection-first-cut": partial(intersection, cut_all=False),
     "minimum": minimum,
     "maximum": maximum,
     "per-group": per_group,

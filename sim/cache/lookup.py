@@ -108,9 +108,18 @@ def geometry(
 
 
 def intersection(
-    pool: BlockPool, geo: Geometry, hashes: Sequence[bytes], num_groups: int, limit: int, known: int | None = None
+    pool: BlockPool,
+    geo: Geometry,
+    hashes: Sequence[bytes],
+    num_groups: int,
+    limit: int,
+    known: int | None = None,
+    cut_all: bool = True,
 ) -> Hit:
-    """Each family accepts the candidate length or lowers it, until none does (vLLM's hybrid coordinator)."""
+    """Each family accepts the candidate length or lowers it, until none does (vLLM's hybrid coordinator).
+
+    ``cut_all``: whether the blocks of all attention families are cut to it, or of the first alone.
+    """
     if known is None:
         known = limit
     blocks: list[list[int]] = [[] for _ in range(num_groups)]
@@ -142,7 +151,7 @@ def intersection(
         if simple:
             break
     group_hits = list(lengths)
-    for family in geo.families:
+    for family in geo.families if cut_all else geo.families[:1]:
         if family.dense:
             for group in family.groups:
                 del blocks[group][-(-length // family.block_size) :]

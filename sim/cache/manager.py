@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sim.cache.groups import AllModeCache, AttentionCache, CopyOnWrite, OnClaim, RecurrentCache, Table
-from sim.cache.lookup import Hit, geometry
+from sim.cache.lookup import Hit, Lookup, geometry
 from sim.cache.offload import Offloading
 from sim.cache.pool import BlockPool, Entry, OnUnclaim
 from sim.cache.publishing import Publishing
@@ -97,11 +97,11 @@ class KVCache:
 
     # Looking up.
 
-    def lookup(self, request: Request) -> Hit:
-        """The longest prefix that all groups hold, one token short of everything at most."""
+    def lookup(self, request: Request, rule: Lookup | None = None) -> Hit:
+        """The longest prefix that all groups hold, one token short of everything at most; ``rule``: asked instead."""
         if not self.enabled:
             return self.miss()
-        return self.rules.lookup(
+        return (rule or self.rules.lookup)(
             self.pool,
             self.geometry,
             request.hashes(self.unit, self.ahead),

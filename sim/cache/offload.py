@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from sim.cache.connector import attention_hit, by_position, drafters, longest_tail
+from sim.cache.connector import by_position, drafters, longest_tail
 from sim.cache.groups import Full
 from sim.cache.lookup import Hit
 from sim.cache.pool import NULL
@@ -30,21 +30,25 @@ class Offloading:
             for manager in cache.managers:
                 manager.full = self.published
                 manager.tails = cache.rules.connector.tails
+        self.on = self.tier is not None
+        """Whether a connector is configured: there is a tier, or a request with `external` tokens has come."""
         self.drafters = drafters(options.groups)
         """The drafter's own attention groups."""
 
-    def offloaded(self, request: Request, hit: Hit, below: int | None = None) -> tuple[Hit, int]:
-        """What is left of a hit, and how many tokens the tier adds to it.
+    def connected(self, request: Request, hit: Hit) -> tuple[Hit, int]:
+        """What is left of a hit, and how many of the request's `external` tokens a connector adds to it."""
+        if not self.on:
+            return hit, 0
+        return self._beyond(hit, self._local(request, hit), min(request.external, request.num_tokens - 1))
 
-        A hit that ends inside a scheduler block is given up back to its start if the tier reaches further than it.
-        ``below``: it is not to reach this far.
-        """
+    def offloaded(self, request: Request, hit: Hit, below: int | None = None) -> tuple[Hit, int]:
+        """What is left of a hit, and how many tokens the tier adds to it; ``below``: it is not to reach this far."""
         limit = request.num_tokens - 1 if below is None else below - 1
         connector = self.cache.rules.connector
         if self.tier is None or (connector.refuses and self.cache.states):
             return hit, 0
-        joint, hit = hit, self._divergent(request, hit) if connector.divergent else hit
-        start = hit.tokens // self.cache.scheduler_block * self.cache.scheduler_block
+        own = self._local(request, hit)
+        start = self._start(own)
         hashed = self.cache.hashed(request)
         # Attention first: its blocks bound what states are looked for.
         shelves = [
@@ -71,27 +75,35 @@ class Offloading:
             # a repeat can need.
             first = max(end // shelf.block_size - 1, 0) if shelf.mode else 0
             self.tier.touch(key(shelf, column) for column in range(shelf.known - 1, first - 1, -1))
-        if end <= hit.tokens:
-            return (hit if connector.unbacked else joint), 0
+        return self._beyond(hit, own, end)
+
+    def _start(self, hit: Hit) -> int:
+        """Where what is brought begins behind a hit: at the start of the scheduler block that it ends inside."""
+        if self.cache.rules.connector.keeps_tail:
+            return hit.tokens
+        return hit.tokens // self.cache.scheduler_block * self.cache.scheduler_block
+
+    def _beyond(self, joint: Hit, own: Hit, end: int) -> tuple[Hit, int]:
+        """What is left of a hit (``own``) where ``end`` tokens can be brought; the joint one if that is no more."""
+        start = self._start(own)
+        if end <= own.tokens:
+            return (own if self.cache.rules.connector.unbacked else joint), 0
+        if start == own.tokens:
+            return own, end - start
         blocks = [
             [NULL] * ((end - 1) // m.block_size)
             if m in self.cache.states
-            else hit.blocks[m.group][: start // m.block_size]
+            else own.blocks[m.group][: start // m.block_size]
             for m in self.cache.managers
         ]
-        return hit._replace(tokens=start, blocks=blocks), end - start
+        return own._replace(tokens=start, blocks=blocks), end - start
 
-    def _divergent(self, request: Request, joint: Hit) -> Hit:
-        """Attention's own hit, where it is longer than the one on which all agree."""
-        hashes = request.hashes(self.cache.unit, self.cache.ahead)
-        own = attention_hit(
-            self.cache.pool,
-            self.cache.geometry,
-            hashes,
-            self.cache.num_groups,
-            request.num_tokens - 1,
-            self.cache.hashed(request),
-        )
+    def _local(self, request: Request, joint: Hit) -> Hit:
+        """What a connector is told of: the joint hit, or a longer one of some groups alone, by the rule."""
+        alone = self.cache.rules.connector.alone
+        if alone is None or not self.cache.states or not self.cache.enabled:
+            return joint
+        own = self.cache.lookup(request, alone)
         return own if own.tokens > joint.tokens else joint
 
     def _mode(self, group: int) -> str:

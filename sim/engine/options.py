@@ -50,7 +50,7 @@ class Speculative:
         """Tokens past a prefill chunk that the drafter reads."""
         if not self.eagle:
             return 0
-        return self.num_speculative_tokens if self.multi_module else 1
+        return self.num_speculative_tokens if self.multi_module and self.method == "mtp" else 1
 
 
 @dataclass(frozen=True, slots=True)

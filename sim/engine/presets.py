@@ -9,7 +9,7 @@ VLLM_0_26_0: dict[str, str] = {
     "split": "last-cache-position",
     "grid": "cache-config",
     "seed": "state-block",
-    "lookup": "intersection",
+    "lookup": "intersection-first-cut",
     "drafter_guard": "drop",
     "fine_hits": "states-alone",
     "partial_hit": "copied",
@@ -31,7 +31,7 @@ VLLM_0_26_0: dict[str, str] = {
     "worker": "v2",
     "state_slots": "scheduled",
     "offload": "any-length",
-    "connector": "exact-slot",
+    "connector": "longest-group",
     "load_failure": "recompute",
     "admission": "wait",
     "blocked": "stop",
@@ -44,7 +44,8 @@ VLLM_0_26_0: dict[str, str] = {
 }
 
 # PR 51113: chunk ends keep to the grid up to prefill_end, and a mid-block start always stops at its block's end.
-VLLM_0_27_0: dict[str, str] = {**VLLM_0_26_0, "split": "prefill-end"}
+# A connector is told of attention's own hit, if it brings more than that.
+VLLM_0_27_0: dict[str, str] = {**VLLM_0_26_0, "split": "prefill-end", "connector": "divergent"}
 
 # A drafter's slots are charged for the requests that are scheduled; a request counts as started once it is. PR 51100:
 # what an offload tier may return is cut to the recurrent block in ``all`` mode too. PR 51603: the encoder's cap comes
@@ -55,14 +56,17 @@ VLLM_0_28_0: dict[str, str] = {
     "started": "when-scheduled",
     "fine_hits": "every-group",
     "offload": "aligned-end",
+    "connector": "exact-slot",
     "encoder": "after-split",
 }
 
 # Placeholders that the split clips are dropped; internal checkpoints; retention intervals; a module for each draft.
-# Groups that take part in caching are asked for hits finer than a block, which several ranks have too.
+# Groups that take part in caching are asked for hits finer than a block, which several ranks have too. All attention
+# groups' blocks are cut to the hit.
 VLLM_0_29_0: dict[str, str] = {
     **VLLM_0_28_0,
     "modules": "one-a-draft",
+    "lookup": "intersection",
     "padding": "dropped",
     "fine_hits": "cacheable-groups",
     "checkpoint": "any-aligned-start",

@@ -36,11 +36,10 @@ def find(request: Request, cache: KVCache, failure: LoadFailure) -> Prior:
     """Look a waiting request up, and remember where its prefix is shared."""
     pooled = cache.lookup(request)
     request.junction = pooled.junction
-    external = max(min(request.external, request.num_tokens - 1) - pooled.tokens, 0)
+    hit, external = cache.offload.connected(request, pooled)
     connector = external > 0
-    hit = pooled
     if not connector:
-        hit, external = cache.offload.offloaded(request, pooled)
+        hit, external = cache.offload.offloaded(request, hit)
     told = hit.tokens, external
     arrives = not (request.load_error and external and not request.started)
     if arrives or failure.ignored:

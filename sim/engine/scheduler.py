@@ -100,6 +100,7 @@ class Scheduler:
         request = Request(arrival, self.options, self.seed, self.observer)
         self.observer.arrive(request.id, request.index, time, arrival.segments, None, request.max_outputs)
         self.waiting.append(request)
+        self.cache.offload.on |= arrival.external > 0
 
     def abort(self, name: str) -> bool:
         """Take a request away before the next step; False if it is not here (any more)."""

@@ -35,6 +35,7 @@ class Sizing:
         self.stops_at_retained = isinstance(rules.split, AlignedSplit) and rules.split.at_retained
         self.splits = options.enable_prefix_caching and any(g.aligned for g in options.groups)
         self.hash_unit = options.hash_unit if rules.fine_hits.on(options) and options.enable_prefix_caching else 0
+        self.tail_unit = options.hash_unit if rules.fine_hits.stops(options) else 0
         self.lookahead = options.speculative.prefill_lookahead
 
     def cut(self, request: Request, start: int, count: int, stop: str) -> tuple[int, str]:
@@ -68,8 +69,8 @@ class Sizing:
         exempt = cache.exempts(start, start + count, end, self.grid)
         last = 0 if exempt else boundaries.reusable(request.num_tokens, self.grid, cache.drop, cache.ahead)
         tail = 0
-        if self.hash_unit and not (exempt and not self.rules.checkpoint.keeps_tail):
-            tail = boundaries.tail(request.num_prompt, self.hash_unit, cache.drop, cache.ahead)
+        if self.tail_unit and not (exempt and not self.rules.checkpoint.keeps_tail):
+            tail = boundaries.tail(request.num_prompt, self.tail_unit, cache.drop, cache.ahead)
         return Chunk(
             start,
             count,

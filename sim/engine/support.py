@@ -30,6 +30,11 @@ def lacks(options: Options, table: Mapping[str, str]) -> Iterator[Lack]:
         yield lack(("speculative", "block_drop"), "false", "true", "drafter_guard")
     if s.multi_module and table["modules"] == "one":
         yield lack(("speculative", "multi_module"), "true", "false", "modules")
+    elif s.multi_module and s.method != "mtp":
+        yield (
+            ("speculative", "multi_module"),
+            f"found true, allowed false with method {s.method}: mtp alone has modules",
+        )
     yield from _too_wide(options, table)
     for i, group in enumerate(options.groups):
         if group.recurrent and not group.aligned and table["kernel"] == "align":

@@ -140,7 +140,7 @@ def test_every_engine_key_arrives(written: Any) -> None:
   mamba_chunk_size: 128
   disable_chunked_mm_input: true
   speculative:
-    method: eagle
+    method: mtp
     num_speculative_tokens: 2
     acceptance_rate: 0.5
     draft_slots: 3
@@ -173,7 +173,7 @@ def test_every_engine_key_arrives(written: Any) -> None:
         ("num_prefill_checkpoint_blocks", "num_prefill_checkpoint_blocks: 1", SINCE_29),
         ("prefix_cache_retention_interval", "prefix_cache_retention_interval: 0", SINCE_29),
         ("shared_prefix_checkpoint", "shared_prefix_checkpoint: true", SINCE_32),
-        ("speculative.multi_module", "speculative: {multi_module: true}", SINCE_29),
+        ("speculative.multi_module", "speculative: {method: mtp, multi_module: true}", SINCE_29),
         ("speculative.block_drop", "speculative: {block_drop: false}", SINCE_32),
         (
             "groups[0].mamba_cache_mode",

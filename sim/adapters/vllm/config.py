@@ -37,7 +37,8 @@ def wire(options: Options, features: Mapping[str, Any] | None = None) -> dict[st
                 "name": group.name,
                 "recurrent": group.recurrent,
                 "block_size": group.block_size,
-                "eagle": group.eagle,
+                # Only a drafter's own layers flag a group.
+                "eagle": group.eagle and options.speculative.eagle,
                 "sliding_window": group.sliding_window,
                 "mode": group.mamba_cache_mode if group.recurrent else "",
             }

@@ -5,10 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.cache.connector import attention_hit, by_position, drafters
-from sim.cache.lookup import geometry, intersection
-from sim.cache.pool import BlockPool
-from sim.engine.options import Options
+from sim.cache.connector import by_position, drafters
 from sim.events import Group
 
 
@@ -30,23 +27,3 @@ def test_the_drafters_own_groups_are_the_flagged_ones_beside_others() -> None:
     states = Group("s", "recurrent", 4, eagle=True)
     assert drafters([plain, flagged, states]) == {1}
     assert drafters([flagged, states]) == drafters([plain, states]) == frozenset()
-
-
-@given(attention=st.integers(0, 5), states=st.sets(st.integers(0, 4)), limit=st.integers(0, 20))
-def test_attentions_own_hit_is_never_shorter_than_the_joint_one(attention: int, states: set[int], limit: int) -> None:
-    options = Options(groups=(Group("a", "full-attention", 4), Group("s", "recurrent", 4)))
-    geo = geometry(options, drops=False)
-    pool, hashes = BlockPool(64, 2), [bytes([i]) for i in range(5)]
-    for column in range(attention):
-        pool.insert(0, hashes[column], 1 + column, 4 * (column + 1)) if column < 5 else None
-    for column in states:
-        pool.insert(1, hashes[column], 20 + column, 4 * (column + 1))
-    own = attention_hit(pool, geo, hashes, 2, limit, limit)
-    joint = intersection(pool, geo, hashes, 2, limit, limit)
-    assert own.tokens == min(attention, limit // 4) * 4 >= joint.tokens
-    assert own.blocks == [list(range(1, own.tokens // 4 + 1)), []]
-
-
-def test_a_model_without_attention_has_no_such_hit() -> None:
-    options = Options(groups=(Group("s", "recurrent", 4),))
-    assert attention_hit(BlockPool(8, 1), geometry(options, drops=False), [b"a"], 1, 4, 4).tokens == 0
