@@ -100,9 +100,9 @@ def sweep(
     from sim.sweeps.table import check_out
 
     path = None if out is None else Path(out)
-    if path is not None:
-        check_out(path, source if isinstance(source, str | Path) else None)
     plan = read(source, _several(variants), None if yes else LIMIT)
+    if path is not None:
+        check_out(path, plan.inputs)
     return execute(plan, Pool(jobs, backend, address), path, restart)
 
 

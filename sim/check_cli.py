@@ -27,6 +27,7 @@ from sim.files import write_text
 if TYPE_CHECKING:
     from sim.adapters.vllm.fleet import Fleet
     from sim.result import Result
+    from sim.scenario import Scenario
 
 
 @click.command()
@@ -56,6 +57,7 @@ def check(
     from sim.report.junit import to_junit
     from sim.report.progress import counting
     from sim.report.verdict import print_expectations, print_sum
+    from sim.scenario import load
     from sim.workload.files import NotShared
 
     files = scenario_files(paths or (Path("scenarios"),))
@@ -71,7 +73,12 @@ def check(
         started = time.perf_counter()
         try:
             wanted = refusal(file)
-            result = _refused(file, wanted) if wanted is not None else _expected(file, truth, fleet)
+            if wanted is not None:
+                result = _refused(file, wanted)
+            else:
+                scenario = load(file)
+                check_outputs({"--junit": junit, "--json": json_path}, scenario.inputs)
+                result = _expected(scenario, truth, fleet)
         except NotShared as error:
             click.echo(f"skip {file}: {error}", err=True)
             skipped += 1
@@ -103,13 +110,12 @@ def check(
     sys.exit(exit_code)
 
 
-def _expected(file: Path, truth: Mapping[str, str], fleet: Fleet) -> Result:
+def _expected(scenario: Scenario, truth: Mapping[str, str], fleet: Fleet) -> Result:
     """A scenario's outcome, after what its release would say of its configuration."""
-    from sim.scenario import load, warnings
+    from sim.scenario import warnings
     from sim.simulate import replay as run_all
     from sim.simulate import simulate
 
-    scenario = load(file)
     not_compared(scenario, truth)
     for text in dict.fromkeys(text for run in scenario.expanded for text in warnings(run)):
         click.echo(f"warning: {text}", err=True)

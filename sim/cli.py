@@ -55,7 +55,8 @@ class _Group(click.Group):
             ctx.exit(1)
         except OSError as error:
             with suppress(OSError, ValueError):
-                click.echo(f"stateat: cannot write: {error.strerror or error}", err=True)
+                where = "cannot write" if error.filename is None else os.fspath(error.filename)
+                click.echo(f"stateat: {where}: {error.strerror or error}", err=True)
             with suppress(OSError, ValueError):
                 sys.stdout.close()
             ctx.exit(2)

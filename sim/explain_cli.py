@@ -95,6 +95,7 @@ def explain(
 
     _check(file, drift, plot, json_path)
     scenario = load(file)
+    check_outputs({"--plot": plot, "--json": json_path}, scenario.inputs)
     console = console_on(stderr=str(json_path) == "-")
     told: list[_Told] = []
     still: list[_Still] = []

@@ -100,6 +100,7 @@ def replay(
     if len(files) > 1 and (log or plot or perfetto):
         raise InputError("--log, --plot and --perfetto take one scenario file")
     scenarios = [load(file) for file in files]
+    outputs.check([file for scenario in scenarios for file in scenario.inputs])
     results: list[Result] = []
     console = console_on(stderr=str(json_path) == "-")
     for scenario in scenarios:

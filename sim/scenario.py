@@ -81,6 +81,12 @@ class Scenario:
     expanded: tuple[Run, ...] = field(default=(), repr=False)
     """Every variant and case, in the order of the file."""
 
+    @property
+    def inputs(self) -> list[Path]:
+        """The files that it is read from: its own, traces and tables."""
+        read = (file for run in self.expanded for file in run.workload.files(run.base))
+        return list(dict.fromkeys([self.path, *read]))
+
     def reseeded(self, seed: int) -> Scenario:
         """The same with another seed; what the file expects is of its own, so nothing is expected."""
         if not (isinstance(seed, int) and 0 <= seed < 2**63):

@@ -50,14 +50,16 @@ def sweep(
     from sim.sweeps.execute import LIMIT, execute, kept
     from sim.sweeps.pool import Pool
     from sim.sweeps.read import read
-    from sim.sweeps.table import check_out
+    from sim.sweeps.table import check_out, outputs
 
     if out is not None:
-        check_out(out, file)
-    check_outputs({"--plot": plot, "--json": json_path}, [file, *([out] if out is not None else [])])
+        check_out(out, [file])
+    files = {**(outputs(out) if out is not None else {}), "--plot": plot, "--json": json_path}
+    check_outputs(files, [file])
     pool = Pool(jobs, backend, address)
     pool.check()
     plan = read(file, variants, None if yes else LIMIT)
+    check_outputs(files, plan.inputs)
     if plot is not None:
         from sim.report.plots import check_picture
 

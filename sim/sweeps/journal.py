@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from sim.errors import InputError
 from sim.sweeps.plan import Plan
-from sim.sweeps.work import Row
+from sim.sweeps.work import COUNTS, Row, begun
 
 SCHEMA = "stateat-sweep-runs/1"
 
@@ -50,6 +51,8 @@ class Journal:
         try:
             # Nothing is buffered: what a full disk does not take must not turn up later.
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
+            if not stat.S_ISREG(os.fstat(self._file).st_mode):
+                raise InputError(f"{self.path}: the journal, allowed is a regular file")
             _lock(self._file, self.path)
             self._read()
         except OSError as error:
@@ -84,8 +87,9 @@ class Journal:
                     if number == 1:
                         self._check_head(said)
                     else:
-                        self.rows[int(said["run"])] = said
-                except (ValueError, KeyError, TypeError) as error:
+                        self._check_row(said)
+                        self.rows[said["run"]] = said
+                except (ValueError, KeyError, TypeError, RecursionError) as error:
                     text = "found no run of a sweep; to discard all that is in it: --restart"
                     raise InputError(f"{self.path}:{number}: {text}") from error
                 self._end += len(line)
@@ -93,6 +97,19 @@ class Journal:
         os.lseek(self._file, self._end, os.SEEK_SET)
         if not self._end:
             self._write({"schema": SCHEMA, "sweep": self.plan.name, "plan": self.plan.fingerprint()})
+
+    def _check_row(self, said: Any) -> None:
+        """Raises ValueError for what is not the row of one of the plan's runs."""
+        index = said["run"]
+        if type(index) is not int or not 0 <= index < self.plan.runs:
+            raise ValueError(index)
+        task = self.plan.task(index)
+        known = begun(task) | ({} if task.variant else {"variant": said["variant"]})
+        same = all(type(said[name]) is type(value) and said[name] == value for name, value in known.items())
+        texts = all(isinstance(text, str) for text in (said["variant"], said["error"], said["digest"] or ""))
+        counts = all(isinstance(said[name], int | float | None) for name in COUNTS if name != "digest")
+        if set(said) != {*known, *COUNTS, "error"} or not (same and texts and counts):
+            raise ValueError(index)
 
     def _check_head(self, said: Any) -> None:
         if said["schema"] != SCHEMA:

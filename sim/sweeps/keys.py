@@ -33,7 +33,7 @@ def locate_key(root: Node, key: str) -> Location:
     Raises NoSuchKey, with the nearest path that is allowed, unless the schema knows it. A name of a variant or a case
     may hold dots itself.
     """
-    parts = re.sub(r"\[(\d+)\]", r".\1", key).split(".")
+    parts = re.sub(r"\[([0-9]+)\]", r".\1", key).split(".")
     if key == "seed":
         raise NoSuchKey("allowed in `seeds`, beside the grid or the sample")
     found = _walk(File, root, parts) if parts[0] in SWEPT and "expect" not in parts and len(parts) > 1 else None
@@ -95,7 +95,7 @@ def _children(
                     yield name, parts[count:], get_args(model)[1], child
         elif origin in (list, tuple):
             items = node.value if node is not None and isinstance(node.value, list) else []
-            if part.isdecimal() and int(part) < len(items):
+            if part.isascii() and part.isdecimal() and int(part) < len(items):
                 yield int(part), parts[1:], step(model, int(part)), items[int(part)]
         elif part in keys(model):
             yield part, parts[1:], step(model, part), node.get(part) if node is not None else None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from sim.schema import Name, Strict
 
@@ -14,26 +14,30 @@ SCHEMA = "stateat-sweep/1"
 MAX_POINTS = 1_000_000
 """Points of a sample, and values of one key of a grid."""
 MAX_SEED = 2**63 - 1
-_RANGE = re.compile(r"(\d{1,19}):(\d{1,19})")
+_RANGE = re.compile(r"([0-9]{1,19}):([0-9]{1,19})")
+_SEEDS = "allowed a list of seeds, or FIRST:END such as 0:100 (END is not in it)"
 
 Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
+T = TypeVar("T", int, str)
 Number = Annotated[float, Field(ge=-1e18, le=1e18)]
 
 
-def _seed_range(text: str) -> str:
+def _seed_range(text: Any) -> Any:
+    if not isinstance(text, str):
+        raise ValueError(_SEEDS)
     found = _RANGE.fullmatch(text)
     if not found or not 0 < int(found[2]) - int(found[1]) <= MAX_POINTS or int(found[2]) > MAX_SEED:
-        raise ValueError(f"found {text!r}, allowed a list of seeds, or FIRST:END such as 0:100 (END is not in it)")
+        raise ValueError(f"found {text!r}, {_SEEDS}")
     return text
 
 
-def _several(seeds: list[int]) -> list[int]:
-    seen: set[int] = set()
-    for seed in seeds:
-        if seed in seen:
-            raise ValueError(f"found the seed {seed} twice, allowed once")
-        seen.add(seed)
-    return seeds
+def _once(values: list[T]) -> list[T]:
+    seen: set[T] = set()
+    for value in values:
+        if value in seen:
+            raise ValueError(f"found {value!r} twice, allowed once")
+        seen.add(value)
+    return values
 
 
 def _listed(value: Any) -> str:
@@ -133,15 +137,15 @@ class SweepFile(Strict):
     seeds: (
         Annotated[
             Annotated[
-                Annotated[list[Seed], Field(min_length=1, max_length=MAX_POINTS), AfterValidator(_several)], Tag("list")
+                Annotated[list[Seed], Field(min_length=1, max_length=MAX_POINTS), AfterValidator(_once)], Tag("list")
             ]
-            | Annotated[Annotated[str, AfterValidator(_seed_range)], Tag("range")],
+            | Annotated[Annotated[str, BeforeValidator(_seed_range)], Tag("range")],
             Discriminator(_listed),
         ]
         | None
     ) = None
     """Seeds of the scenario, each with every point: a list, or `0:100`; by default the base's own."""
-    variants: Annotated[list[Name], Field(min_length=1, max_length=1000)] | None = None
+    variants: Annotated[list[Name], Field(min_length=1, max_length=1000), AfterValidator(_once)] | None = None
     """Only these variants of the base; all by default."""
 
     @model_validator(mode="after")

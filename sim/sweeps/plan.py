@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import exp, floor, log
 from pathlib import Path
@@ -20,6 +21,7 @@ from sim.scenario import Run, checked
 from sim.scenario_yaml import Node, plain
 from sim.schema import Location
 from sim.sweeps.model import Choice, Integers, LogUniform, Sample, Uniform
+from sim.workload.files import resolve
 from sim.workload.streams import stream, uniforms
 
 MAX_RUNS = 10_000_000
@@ -93,6 +95,17 @@ class Plan:
     def runs(self) -> int:
         return self.points * len(self.seeds) * len(self.picks)
 
+    @property
+    def inputs(self) -> list[Path]:
+        """The files that it is read from: its own, its base, traces and tables."""
+        said = [self.base.root, *(value for axis in self.axes for value in axis.values)]
+        named = dict.fromkeys(path for node in said for path in _paths(node))
+        read = []
+        for path in named:
+            with suppress(InputError):
+                read.append(resolve(path, self.base.file.parent, ""))
+        return [self.base.sweep, self.base.file, *read]
+
     def values(self, point: int) -> tuple[Node, ...]:
         """The value of each axis at a point; of a grid the last axis goes fastest."""
         if not self.crossed:
@@ -124,6 +137,16 @@ class Plan:
         ):
             said.update(json.dumps(part, sort_keys=False, ensure_ascii=False).encode() + b"\n")
         return said.hexdigest()
+
+
+def _paths(node: Node) -> Iterator[str]:
+    """What keys named ``path`` say, in a node and below it."""
+    for key, child in node.value.items() if isinstance(node.value, dict) else ():
+        if key == "path" and isinstance(child.value, str):
+            yield child.value
+    if isinstance(node.value, dict | list):
+        for child in node.value.values() if isinstance(node.value, dict) else node.value:
+            yield from _paths(child)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from sim.sweeps.plan import Task
 from sim.sweeps.work import Row, work
 
 BACKENDS = ("loky", "dask", "ray")
+MAX_JOBS = 1024
 ROUNDS = 4
 """Tasks a process in one go, for a backend that gives nothing back before all is done."""
 
@@ -32,8 +33,8 @@ class Pool:
         """Raises InputError for what there is not."""
         if self.backend not in BACKENDS:
             raise InputError(f"--backend: {choice(self.backend, BACKENDS)}")
-        if self.jobs < 1:
-            raise InputError(f"--jobs: found {self.jobs}, allowed at least 1")
+        if not 1 <= self.jobs <= MAX_JOBS:
+            raise InputError(f"--jobs: found {self.jobs}, allowed 1 to {MAX_JOBS}")
         if self.address is not None and self.backend == "loky":
             raise InputError("--address: allowed with --backend dask or ray")
 

@@ -19,7 +19,7 @@ from sim.scenario_yaml import read as read_tree
 from sim.sweeps.keys import NoSuchKey, covers, locate_key
 from sim.sweeps.model import SCHEMA, SweepFile
 from sim.sweeps.plan import Axis, Base, Plan, check_size, drawn
-from sim.workload.files import resolve
+from sim.workload.files import is_file, resolve
 
 TRIES = 200
 """Points at which a value is tried before it counts as one that is never allowed."""
@@ -68,7 +68,7 @@ def _base(file: Path, root: Node) -> Base:
     assert given is not None
     if isinstance(given.value, str):
         path = file.parent / given.value
-        if not path.is_file():
+        if not is_file(path):
             raise failure(file, [Problem(given.line, "base", f"found {given.value!r}, allowed an existing file")])
         tree, unreadable = read_tree(path)
         if unreadable:

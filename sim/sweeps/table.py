@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sim.errors import InputError
 from sim.files import atomic, check_apart, check_writable
+from sim.sweeps.journal import path_of
 from sim.sweeps.work import COUNTS, Row
 
 if TYPE_CHECKING:
@@ -56,13 +57,18 @@ def _swept(values: list[Any]) -> tuple[list[Any], str]:
     return [v if v is None or isinstance(v, str) else json.dumps(v, ensure_ascii=False) for v in values], "str"
 
 
-def check_out(path: Path, source: str | Path | None) -> None:
-    """Raises InputError for a name that says no format, and a file that cannot be written."""
+def outputs(path: Path) -> dict[str, Path]:
+    """What a sweep writes, by the names that messages have for it."""
+    return {"--out": path, "the journal of --out": path_of(path)}
+
+
+def check_out(path: Path, inputs: Iterable[Path]) -> None:
+    """Raises InputError for a name that says no format, and for files that cannot be written or are read too."""
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(f"--out {path}: found {path.suffix!r}, allowed: {', '.join(SUFFIXES)}")
-    check_writable(path, "--out")
-    if source is not None:
-        check_apart({"--out": path}, [Path(source)])
+    for what, file in outputs(path).items():
+        check_writable(file, what)
+    check_apart(outputs(path), inputs)
 
 
 def write(table: pd.DataFrame, path: Path) -> None:

@@ -34,10 +34,15 @@ class Starts(Observer):
         self.count += hit + external > 0
 
 
+def begun(task: Task) -> Row:
+    """What is known of a row before the run; the variant of a base without any is its preset, known later."""
+    row: Row = {"run": task.index, "point": task.point, "seed": task.seed, "variant": task.variant, "case": task.case}
+    return row | task.values
+
+
 def work(task: Task) -> Row:
     """Runs a task. Whatever goes wrong in it is in its row: the sweep goes on."""
-    row: Row = {"run": task.index, "point": task.point, "seed": task.seed, "variant": task.variant, "case": task.case}
-    row |= task.values
+    row = begun(task)
     try:
         run = task.run()
         row["variant"] = run.variant
@@ -48,10 +53,15 @@ def work(task: Task) -> Row:
 
             outcome = simulate(run, [starts])
     except StateatError as error:
-        return row | dict.fromkeys(COUNTS) | {"error": str(error)}
+        return _failed(row, str(error))
     except Exception as error:
-        return row | dict.fromkeys(COUNTS) | {"error": f"{type(error).__name__}: {error}"}
+        return _failed(row, f"{type(error).__name__}: {error}")
     return row | _counts(outcome, starts.count) | {"error": ""}
+
+
+def _failed(row: Row, error: str) -> Row:
+    """The row of a run without counts; what of the error is no UTF-8 is escaped."""
+    return row | dict.fromkeys(COUNTS) | {"error": error.encode(errors="backslashreplace").decode()}
 
 
 def _counts(outcome: Outcome, starts: int) -> Row:

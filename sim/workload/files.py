@@ -30,7 +30,7 @@ def resolve(path: str, base: Path, where: str) -> Path:
     else:
         folder, candidates, hint = base, [base / path], ""
     for candidate in candidates:
-        if _is_file(candidate):
+        if is_file(candidate):
             return candidate
     looked = " or ".join(str(c) for c in candidates)
     message = f"{where}: found {path!r}, allowed an existing file (looked for {looked}){hint}"
@@ -46,7 +46,8 @@ def shared_folder() -> Path:
     return checkout.parent / "shared"
 
 
-def _is_file(path: Path) -> bool:
+def is_file(path: Path) -> bool:
+    """Whether there is such a file; no name is an error."""
     try:
         return path.is_file()
     except (OSError, ValueError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,8 +14,9 @@ from sim.schema import MAX_REQUESTS, MAX_STEP_TOKENS, Count, Strict, Time
 from sim.tokens import Segments
 from sim.workload import Arrival
 from sim.workload.arrivals import Arrivals, Start, Steps, schedule
+from sim.workload.files import resolve
 from sim.workload.inline import Request, arrivals_of, too_long
-from sim.workload.lengths import Fixed, Lengths, draw
+from sim.workload.lengths import Empirical, Fixed, Lengths, draw
 from sim.workload.prefixes import (
     MultiTurn,
     NoPrefixes,
@@ -92,6 +94,14 @@ class Workload(Strict):
             raise ValueError(f"found {self.units * multi.turns} turns in all, allowed at most {MAX_REQUESTS}")
         if multi and self.units * multi.turns**2 > MAX_TURN_SEGMENTS:
             raise ValueError(f"found count * turns**2 above {MAX_TURN_SEGMENTS}, allowed less")
+
+    def files(self, base: Path) -> Iterator[Path]:
+        """The files that it reads, as far as they are there."""
+        named = [self.trace.path] if self.trace is not None else []
+        named += [lengths.path for lengths in (self.prompt, self.output) if isinstance(lengths, Empirical)]
+        for path in named:
+            with suppress(InputError):
+                yield resolve(path, base, "")
 
     @property
     def units(self) -> int:
