@@ -44,7 +44,8 @@ class Evidence:
         self.recurrent = [i for i, g in enumerate(groups) if g.recurrent]
         self.hash_unit = options["hash_unit"]
         threshold, cap = options["long_prefill_token_threshold"], options["max_num_batched_tokens"]
-        self.cap = min(cap, threshold) if threshold > 0 else cap
+        # What a drafter takes off the budget is not among the options of a log that somebody else wrote.
+        self.cap = options.get("longest_chunk", min(cap, threshold) if threshold > 0 else cap)
         self.lookups = options["enable_prefix_caching"]
         self.in_order = options.get("max_concurrent_batches", 1) == 1
         self.now.launched = 0 if self.in_order else -1

@@ -26,6 +26,7 @@ from sim.engine import presets, rules
 from sim.engine.options import Options
 from sim.engine.scheduler import Scheduler
 from sim.engine.seed import divisor
+from sim.engine.sizing import longest_chunk
 from sim.errors import InputError, MissingError, PolicyError
 from sim.events import SCHEMA, Fanout, Finding, Group, Observer, tell
 from sim.events import Advance as AdvanceEvent
@@ -60,6 +61,7 @@ def options_in_force(options: Options) -> dict[str, Any]:
         "scheduler_block_size": options.scheduler_block_size,
         "grid": grid,
         "seed_block": divisor(resolved.seed, options, grid),
+        "longest_chunk": longest_chunk(options, resolved),
     }
 
 

@@ -12,11 +12,13 @@ from worlds import Padded, World, worlds
 
 from sim.cache.manager import KVCache
 from sim.engine import presets
-from sim.engine.options import Offload
+from sim.engine.options import Offload, Options, Speculative
 from sim.engine.rules import RULES
+from sim.events import Group
 from sim.result import Outcome
 from sim.scenario import load, runs
 from sim.simulate import drive, simulate
+from sim.workload import Arrival
 
 FIRST = settings(max_examples=5000, derandomize=True, database=None, phases=[Phase.generate])
 CLEAN = (
@@ -151,6 +153,35 @@ def test_what_a_connector_brings_beyond_a_hit_is_what_the_request_goes_on_from(w
 
 def test_a_hit_inside_a_block_that_is_kept_beside_what_is_brought_is_found() -> None:
     assert starts_wrong(find(brought(("longest-group",)), starts_wrong, settings=FIRST))
+
+
+@st.composite
+def padded(draw: st.DrawFn) -> World:
+    """A request of which all but the last token is brought, beside one that decodes: it is padded with placeholders."""
+    block, drafts = draw(st.integers(4, 48)), draw(st.integers(1, 3))
+    options = Options(
+        (
+            Group("attention", "full-attention", draw(st.sampled_from([block, 2 * block]))),
+            Group("gdn", "recurrent", block),
+        ),
+        preset=draw(st.sampled_from(list(presets.PRESETS))),
+        rules={"worker": draw(st.sampled_from(list(RULES["worker"])))},
+        speculative=Speculative(draw(st.sampled_from(["ngram", "mtp"])), drafts, (draw(st.integers(0, drafts)),)),
+        clock="steps",
+    )
+    lengths = draw(st.integers(1, 3 * block)), draw(st.integers(2, 3 * block))
+    decodes = Arrival("decodes", 0, 0, ((1, lengths[0]),), max_tokens=40)
+    time, tokens = draw(st.integers(3, 9)), draw(st.integers(4, 30))
+    brought = Arrival("brought", 1, time, ((2, lengths[1]),), max_tokens=tokens, external=lengths[1] - 1)
+    return World(options, (decodes, brought), ())
+
+
+@settings(max_examples=300)
+@given(world=padded())
+def test_what_a_padded_row_leaves_is_found_in_its_step_told_at_once_or_not(world: World) -> None:
+    outcome, alone = Case(world, ()).run()[0], Case(world, ()).run(fast_forward=False)[0]
+    event(f"wrong reads: {alone.wrong_reads > 0}")
+    assert outcome == alone
 
 
 WRITTEN_ON = Path(__file__).parent.parent / "scenarios" / "field" / "a-published-tail-is-written-at-every-step.yaml"

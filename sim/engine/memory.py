@@ -76,8 +76,9 @@ class Memory:
     @property
     def merges(self) -> bool:
         """Whether decode steps of which nothing can be seen may be told at once."""
-        # Who decodes beside prefills matters where strides are not honoured.
-        return self.count is own and not self.by_row and self.strides and self.own_column
+        # Who decodes beside prefills matters where strides are not honoured, and who reads what a padded row left.
+        whole = self.count is own and not self.pads_as_prefill
+        return whole and not self.by_row and self.strides and self.own_column
 
 
 MEMORIES: dict[str, object] = {

@@ -61,7 +61,7 @@ class Scheduler:
         self.cap = options.max_num_batched_tokens - rules.draft_slots(options)
         self.cache = KVCache(options, rules, observer.claim, observer.unclaim)
         self.encoder = Encoder(options, rules.encoder, rules.whole_items)
-        self.sizing = Sizing(options, rules, self.cache, self.encoder, self.cap)
+        self.sizing = Sizing(options, rules, self.cache, self.encoder)
         self.worker = Worker(
             options.groups,
             self.num_drafts,

@@ -16,17 +16,21 @@ if TYPE_CHECKING:
     from sim.engine.rules import Rules
 
 
+def longest_chunk(options: Options, rules: Rules) -> int:
+    """The most tokens that a prefill chunk may ever take."""
+    cap, threshold = options.max_num_batched_tokens - rules.draft_slots(options), options.long_prefill_token_threshold
+    return min(cap, threshold) if threshold > 0 else cap
+
+
 class Sizing:
     """Cuts what was offered to a chunk."""
 
-    def __init__(self, options: Options, rules: Rules, cache: KVCache, encoder: Encoder, cap: int) -> None:
+    def __init__(self, options: Options, rules: Rules, cache: KVCache, encoder: Encoder) -> None:
         self.options = options
         self.rules = rules
         self.cache = cache
         self.encoder = encoder
-        threshold = options.long_prefill_token_threshold
-        self.longest = min(cap, threshold) if threshold > 0 else cap
-        """The most tokens that a prefill chunk may ever take."""
+        self.longest = longest_chunk(options, rules)
         self.grid = rules.grid(options)
         if self.grid < 1:
             rule = table(options.preset, options.rules)["grid"]

@@ -176,7 +176,7 @@ class LiveScheduler:
             if export:
                 self.worker.exports[name] = export
             prefill = start < request.prefill_end
-            self.observer.chunk(name, start, end, len(drafts), _stop(stop, prefill, end, request), 0, ())
+            self.observer.chunk(name, start, end, len(drafts), _stop(stop, prefill, end, request, bool(export)), 0, ())
             # Placeholders that the split clipped are judged, but not run.
             rows.append(Row(request, start, end, drafts[: end - start - 1], len(drafts)))
             request.drafts = 0
@@ -285,10 +285,13 @@ def _ids(tokens: np.ndarray[Any, np.dtype[np.int64]]) -> list[int]:
     return ids
 
 
-def _stop(heard: str, prefill: bool, end: int, request: Request) -> str:
+def _stop(heard: str, prefill: bool, end: int, request: Request, exports: bool) -> str:
     """The rule that ended a chunk, as far as it can be told from outside."""
     if not prefill:
         return "decode"
     if heard:
         return heard
-    return "prompt-end" if end >= request.num_tokens else "budget"
+    if end >= request.num_tokens:
+        return "prompt-end"
+    # The split lets a chunk that exports a state run on as far as the budget goes.
+    return "checkpoint" if exports else "budget"

@@ -42,3 +42,12 @@ def test_a_window_of_the_units_size_may_stay_and_the_option_turns_all_off(value:
     window = replace(WINDOW, block_size=2)
     options = Options((*STATES, window), prefix_match_unit=2)
     assert FINE_HITS[value].on(options) and not FINE_HITS[value].on(replace(options, partial_hits=False))
+
+
+@pytest.mark.parametrize("value", FINE_HITS)
+def test_a_wider_attention_block_alone_makes_chunks_stop_at_tails_up_to_0_27(value: str) -> None:
+    groups = (Group("attention", "full-attention", 96), Group("gdn", "recurrent", 48))
+    options = Options(groups)
+    assert not FINE_HITS[value].on(options)
+    assert FINE_HITS[value].stops(options) is (value == "states-alone")
+    assert not FINE_HITS[value].stops(replace(options, partial_hits=False))

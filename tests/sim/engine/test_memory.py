@@ -40,5 +40,6 @@ def test_counts(kept: int, drafts: int) -> None:
 def test_decode_steps_are_told_at_once_only_where_counts_are_the_requests_own() -> None:
     known = {name: memory for name, memory in MEMORIES.items() if isinstance(memory, Memory)}
     assert [name for name, memory in known.items() if not memory.merges] == [
-        "contiguous-view", "row-indexed", "one-too-many", "never-rolled-back", "first-column",
+        "contiguous-view", "row-indexed", "one-too-many", "never-rolled-back", "padded-as-prefill",
+            "first-column",
     ]  # fmt: skip

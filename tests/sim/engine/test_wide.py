@@ -8,12 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.engine.options import Options
+from oracle.chunks import check_shape
+from oracle.evidence import Evidence
+from oracle.states import family as family_of
+from sim.engine.options import Options, Speculative
 from sim.engine.presets import table
 from sim.engine.support import lacks
 from sim.engine.wide import WIDE_BLOCKS
 from sim.events import Group
-from sim.simulate import drive
+from sim.simulate import drive, options_in_force
 from sim.workload import Arrival
 
 WIDE = Options(
@@ -81,3 +84,25 @@ def test_only_reject_refuses_and_names_each_key(policy: str, budget: int, thresh
     options = replace(WIDE, max_num_batched_tokens=budget, long_prefill_token_threshold=threshold)
     found = [key for (key,), text in lacks(options, table("vllm-0.27.0", {"wide_block": policy})) if "11392" in text]
     assert found == (keys if policy == "reject" else [])
+
+
+@pytest.mark.parametrize("taken", [0, 4])
+def test_i2_counts_what_a_drafter_takes_off_the_longest_chunk(taken: int) -> None:
+    """Up to 0.27 a budget of a block, less a drafter's slots, never holds one: progress inside it is private."""
+    options = Options(
+        (Group("gdn", "recurrent", 16),),
+        preset="vllm-0.27.0",
+        speculative=Speculative("eagle3", 4, draft_slots=taken),
+        max_num_batched_tokens=16,
+        max_num_seqs=1,
+        clock="steps",
+    )
+    assert options_in_force(options)["longest_chunk"] == 16 - taken
+    outcome = drive(options, [Arrival("a", 0, 0, ((1, 13),))])
+    assert (outcome.ends["a"], outcome.findings) == ((12, 13) if taken else (13,), ())
+    unheard = options_in_force(options) | {"longest_chunk": 16}
+    evidence = Evidence(family_of("digest"))
+    evidence.configure(options.groups, 4, unheard)
+    evidence.arrive("a", 0, ((1, 13),), None, 1)
+    check_shape(evidence, "a", evidence.requests["a"], 0, 12, "budget")
+    assert [f.invariant for f in evidence.lineage.findings()] == ["I2"]
