@@ -47,7 +47,7 @@ def check(
     """Run every scenario's expectations; exit with 1 when one fails.
 
     PATHS are files and folders (default: scenarios). A file that starts with a line `# expect: TEXT` must be refused
-    with a message that holds TEXT.
+    with a message that holds TEXT. Of several files the last line tells how many came to what.
 
     \b
     Example:

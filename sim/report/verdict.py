@@ -42,13 +42,13 @@ def print_expectations(result: Result, seconds: float, console: Console) -> None
 
 
 def print_sum(results: Sequence[Result], files: int, skipped: int, console: Console) -> None:
-    """The last line of a check of several files. Those that are neither here nor skipped could not be read."""
+    """The last line of a check of several files. Those that are neither here nor skipped could not be run."""
     passed = [result for result in results if not (result.failures or result.unexpected)]
     expected = sum(result.expected for result in passed)
-    text = f"{plural(files, 'file')}: {expected} as expected, {files - skipped - len(passed)} failed, {skipped} skipped"
-    silent = len(passed) - expected
-    text += f", {silent} of which nothing is expected" if silent else ""
-    say(console, Text(text))
+    parts = [f"{expected} as expected", f"{len(results) - len(passed)} failed", f"{skipped} skipped"]
+    others = {"compared with nothing": len(passed) - expected, "could not be run": files - skipped - len(results)}
+    parts += [f"{count} {what}" for what, count in others.items() if count]
+    say(console, Text(f"{plural(files, 'file')}: {', '.join(parts)}"))
 
 
 def _print_ready(variant: str, outcome: Outcome, console: Console) -> None:
