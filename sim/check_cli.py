@@ -67,6 +67,7 @@ def check(
     heard: list[Result] = []
     seconds: dict[str, float] = {}
     refused: dict[str, str] = {}
+    read: list[Path] = []
     skipped, exit_code = 0, 0
     fleet = click.get_current_context().with_resource(fleet_of(engines, vllm_python))
     for file in counting(files, console, "check"):
@@ -77,7 +78,7 @@ def check(
                 result = _refused(file, wanted)
             else:
                 scenario = load(file)
-                check_outputs({"--junit": junit, "--json": json_path}, scenario.inputs)
+                read += scenario.inputs
                 result = _expected(scenario, truth, fleet)
         except NotShared as error:
             click.echo(f"skip {file}: {error}", err=True)
@@ -104,6 +105,7 @@ def check(
         print_expectations(result, seconds[str(file)], console)
     if len(files) > 1:
         print_sum(heard, len(files), skipped, console)
+    check_outputs({"--junit": junit, "--json": json_path}, read)
     if junit is not None:
         write_text(junit, to_junit(heard, seconds, refused), "--junit")
     write_json(json_path, results)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Generator, Iterable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
@@ -55,6 +56,9 @@ class Pool:
         from joblib.externals.loky.process_executor import BrokenProcessPool
 
         jobs, settings = self._open(stack)
+        # Whoever stops a sweep wants the tasks cancelled that joblib warns of.
+        stack.enter_context(warnings.catch_warnings())
+        warnings.filterwarnings("ignore", "[0-9]+ tasks which were still being processed", UserWarning)
         stack.enter_context(parallel_config(self.backend, n_jobs=jobs, **settings))
         try:
             if self.backend != "ray":

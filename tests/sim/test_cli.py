@@ -426,6 +426,26 @@ def test_a_broken_file_does_not_keep_check_from_the_others(here: Path) -> None:
     assert (error.text or "").startswith("broken.yaml:1: ")
 
 
+def test_a_trace_is_never_written_over(here: Path) -> None:
+    (here / "trace.jsonl").write_text('{"id": "a", "arrive": 0, "prompt": [[1, 200]], "max_tokens": 3}\n')
+    (here / "traced.yaml").write_text(
+        "schema: stateat/1\nname: t\nengine: {groups: [{name: gdn, kind: recurrent, block_size: 8}]}\n"
+        "workload: {trace: {format: jsonl, path: trace.jsonl}}\n"
+    )
+    assert run("replay", "traced.yaml").exit_code == 0
+    for command, option in (("replay", "--log"), ("replay", "--json"), ("check", "--junit"), ("explain", "--json")):
+        told = run(command, "traced.yaml", option, "trace.jsonl")
+        assert told.exit_code == 2
+        assert f"stateat: {option} trace.jsonl: that is the input trace.jsonl too" in told.stderr
+    assert (here / "trace.jsonl").read_text().startswith('{"id"')
+
+
+def test_a_name_that_is_too_long_is_said_to_be_that() -> None:
+    told = run("replay", "x" * 5000)
+    assert told.exit_code == 2
+    assert told.stderr.endswith("x: File name too long\n") or "cannot be read: File name too long" in told.stderr
+
+
 @pytest.mark.parametrize("command", ["check", "replay", "explain", "audit", "conform", "geometry", "sweep"])
 def test_a_link_to_itself_is_one_message(here: Path, command: str) -> None:
     (here / "self.yaml").symlink_to("self.yaml")

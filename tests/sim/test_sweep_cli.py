@@ -133,6 +133,31 @@ def test_the_table_is_never_the_sweep_itself(tmp_path: Path) -> None:
     assert file.read_text() == before
 
 
+def test_the_json_is_never_the_journal(tmp_path: Path) -> None:
+    out, journal = tmp_path / "t.csv", tmp_path / "t.csv.runs.jsonl"
+    result = invoke(tmp_path, "--out", str(out), "--json", str(journal))
+    assert result.exit_code == 2
+    assert f"--json {journal}: that is the journal of --out {journal} too" in result.stderr
+
+
+def test_where_there_is_nothing_to_draw_the_table_and_the_json_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(*_: object) -> None:
+        raise ValueError("x")
+
+    monkeypatch.setattr("sim.simulate.simulate", breaks)
+    files = [str(tmp_path / name) for name in ("p.png", "p.json", "p.csv")]
+    result = invoke(tmp_path, "--plot", files[0], "--json", files[1], "--out", files[2])
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (
+        2,
+        "stateat: nothing to draw: of 8 runs none came to an end",
+    )
+    assert {path.name for path in tmp_path.iterdir()} >= {"p.json", "p.csv", "p.csv.runs.jsonl"}
+    assert not (tmp_path / "p.png").exists()
+    assert result.stdout.startswith("small")
+
+
 def test_folders_of_scenarios_may_hold_sweeps(tmp_path: Path) -> None:
     assert SWEEPS
     for line in (["list", str(ROOT / "scenarios" / "sweeps")], ["check", str(ROOT / "scenarios" / "sweeps")]):

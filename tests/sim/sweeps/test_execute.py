@@ -246,6 +246,7 @@ def test_a_full_disk_is_one_message_and_what_was_written_stays_whole(folder: Pat
         f"stateat: {path_of(out)}: File too large: {len(kept)} of 8 runs are kept; the same command goes on from there"
     )
     assert full.stderr.splitlines()[-1] == said
+    assert "Warning" not in full.stderr
     assert run(folder, line).returncode == 0
     assert journal_runs(out) == list(range(8))
 
@@ -306,6 +307,68 @@ def test_what_is_no_journal_is_refused(tmp_path: Path, text: str) -> None:
     assert path_of(out).read_text() == text
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"run": 8}, {"run": -1}, {"run": True}, {"run": 1.0}, {"run": None}, {"seed": 4}, {"variant": "new"},
+        {"case": "x"}, {"engine.max_num_batched_tokens": 800}, {"steps": "1"}, {"digest": 1}, {"error": None},
+        {"more": 1}, None,
+    ],
+)  # fmt: skip
+def test_a_row_that_is_not_that_of_its_run_is_refused_and_the_journal_left_alone(
+    tmp_path: Path, changes: dict[str, Any] | None
+) -> None:
+    out = tmp_path / "t.csv"
+    sim.sweep(small_sweep.sweep(), out=out)
+    head, row, *_ = path_of(out).read_text().splitlines()
+    said = {"run": 0} if changes is None else json.loads(row) | changes
+    text = f"{head}\n{row}\n{json.dumps(said)}\n"
+    path_of(out).write_text(text)
+    with pytest.raises(InputError, match=r"t.csv.runs.jsonl:3: found no run of a sweep; .*--restart"):
+        sim.sweep(small_sweep.sweep(), out=out)
+    assert path_of(out).read_text() == text
+
+
+def test_a_line_without_end_to_its_nesting_is_refused(tmp_path: Path) -> None:
+    path_of(tmp_path / "t.csv").write_text("[" * 100_000 + "\n")
+    with pytest.raises(InputError, match=r"t.csv.runs.jsonl:1: found no run of a sweep"):
+        sim.sweep(small_sweep.sweep(), out=tmp_path / "t.csv")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_a_journal_that_is_no_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(path_of(tmp_path / "t.csv"))
+    with pytest.raises(InputError, match="the journal, allowed is a regular file"):
+        sim.sweep(small_sweep.sweep(), out=tmp_path / "t.csv")
+
+
+def test_an_error_that_is_no_utf_8_is_written_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*_: object) -> None:
+        raise ValueError("x\ud800")
+
+    monkeypatch.setattr("sim.simulate.simulate", breaks)
+    table = sim.sweep(small_sweep.sweep(), out=tmp_path / "t.csv")
+    assert set(table["error"]) == {"ValueError: x\\ud800"}
+    pd.testing.assert_frame_equal(table, sim.sweep(small_sweep.sweep(), out=tmp_path / "t.csv"))
+
+
+def test_nothing_that_a_sweep_reads_is_written_over(tmp_path: Path) -> None:
+    trace = {"format": "jsonl", "path": "trace.csv"}
+    (tmp_path / "base.csv").write_text(yaml.safe_dump(small_sweep.base(workload={"trace": trace}, variants=None)))
+    (tmp_path / "trace.csv").write_text('{"id": "a", "arrive": 0, "prompt": [[1, 200]], "max_tokens": 3}\n')
+    file = tmp_path / "t.csv.runs.jsonl"
+    file.write_text(yaml.safe_dump(small_sweep.sweep(base="base.csv")))
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    for name, message in (
+        ("trace.csv", r"--out .*trace\.csv: that is the input .*trace\.csv too"),
+        ("base.csv", r"--out .*base\.csv: that is the input .*base\.csv too"),
+        ("t.csv", r"the journal of --out .*: that is the input .*t\.csv\.runs\.jsonl too"),
+    ):
+        with pytest.raises(InputError, match=message):
+            sim.sweep(file, out=tmp_path / name, restart=True)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
 def test_two_sweeps_do_not_write_one_journal(tmp_path: Path) -> None:
     plan = read(small_sweep.sweep())
     path = tmp_path / "j"
@@ -327,7 +390,8 @@ def test_a_folder_that_is_not_there_is_one_message(tmp_path: Path) -> None:
     ("pool", "message"),
     [
         (Pool(backend="spark"), "--backend: found 'spark', allowed loky, dask, ray"),
-        (Pool(jobs=0), "--jobs: found 0, allowed at least 1"),
+        (Pool(jobs=0), "--jobs: found 0, allowed 1 to 1024"),
+        (Pool(jobs=10**6), "--jobs: found 1000000, allowed 1 to 1024"),
         (Pool(address="tcp://a:1"), "--address: allowed with --backend dask or ray"),
     ],
 )
