@@ -16,8 +16,9 @@ QUIET = {"preset": "vllm-0.28.0"}
 
 def said(name: str, **flags: object) -> list[str]:
     found = derive(named(name), Serving(**{**QUIET, **flags}))  # type: ignore[arg-type]
-    repeat = shortest_repeat(options(found))
-    return remarks(found, None if repeat is None else repeat.tokens)
+    engine = options(found)
+    repeat = shortest_repeat(engine)
+    return remarks(found, None if repeat is None else repeat.tokens, engine.hash_unit)
 
 
 @pytest.mark.parametrize("name", ["qwen3-next", "qwen3.6-27b", "kimi-linear", "falcon-h1"])
