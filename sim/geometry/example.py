@@ -221,7 +221,7 @@ def _requests(geometry: Geometry) -> Iterator[dict[str, Any]]:
 
 
 def _variants(geometry: Geometry) -> dict[str, Any]:
-    """What must come of it: hits, a right state behind each; on the old gate a poisoned slot in every group, and read."""
+    """What must come of it: hits of right states; on the old gate a poisoned slot in every group, which is read."""
     clean: dict[str, Any] = {"expect": {"poisoned": 0, "hits": {"third": {"min": geometry.block_size}}}}
     name = geometry.serving.preset
     if not _poisons(geometry):
