@@ -74,7 +74,7 @@ def geometry(
     engine = options(found)
     repeat = shortest_repeat(engine)
     shortest = None if repeat is None else repeat.tokens
-    warnings = remarks(found, shortest)
+    warnings = remarks(found, shortest, engine.hash_unit)
     text = scenario(found, scenario_path.stem) if scenario_path is not None else ""
     print_geometry(found, shortest, engine.hash_unit, warnings, console_on(stderr=str(json_path) == "-"))
     if json_path is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from math import inf, lcm
 from typing import Any
 
@@ -205,22 +206,34 @@ def _requests(geometry: Geometry) -> Iterator[dict[str, Any]]:
     short, shared = _short(geometry), BLOCKS * geometry.block_size
     if _poisons(geometry):
         yield {"id": "short", "prompt": [[1, short]], "max_tokens": 1}
-        yield {"id": "short again", "after": "short", "prompt": [[1, short], [2, 8]], "max_tokens": 1}
+        # They go on where the short one ends and share two blocks: a look-ahead drafter gives the second one up, so
+        # the reader starts from the first boundary, whose hash names the slot that came first. It is the third, since
+        # under retention a state is kept only where the second sender saw that it would be hit.
+        more = [[1, short], [2, 2 * geometry.block_size - short]]
+        for i, (before, name) in enumerate(pairwise(("short", "longer", "longer again", "reader"))):
+            yield {"id": name, "after": before, "prompt": [*more, [7 + i, 8]], "max_tokens": 1}
     for i, name in enumerate(("first", "second", "third")):
         request: dict[str, Any] = {"id": name, "prompt": [[3, shared], [4 + i, 8]], "max_tokens": 1}
-        before = ("short again" if _poisons(geometry) else None, "first", "second")[i]
+        before = ("reader" if _poisons(geometry) else None, "first", "second")[i]
         if before:
             request["after"] = before
         yield request
 
 
 def _variants(geometry: Geometry) -> dict[str, Any]:
-    """What must come of it: hits, and a right state behind each; on the old gate a poisoned slot in every group."""
+    """What must come of it: hits of right states; on the old gate a poisoned slot in every group, which is read."""
     clean: dict[str, Any] = {"expect": {"poisoned": 0, "hits": {"third": {"min": geometry.block_size}}}}
     name = geometry.serving.preset
     if not _poisons(geometry):
         return {name: clean}
-    poisoned = {"poisoned": {"min": geometry.recurrent_groups}, "findings": {"contains": [{"invariant": "I1"}]}}
+    read = {"reader": {"min": geometry.block_size}}
+    clean["expect"]["hits"] |= read
+    poisoned = {
+        "poisoned": {"min": geometry.recurrent_groups},
+        "wrong_restores": {"min": 1},
+        "hits": read,
+        "findings": {"contains": [{"invariant": "I1"}]},
+    }
     old: dict[str, Any] = {"preset": OLD_GATE, "expect": poisoned}
     undo = {key: value for key, value in _engine(geometry).items() if key in _LATER}
     if undo:

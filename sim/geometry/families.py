@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from kernels.shapes import Shape, delta, selective_scan, short_conv, ssd
 from sim.errors import InputError
 from sim.files import real
+from sim.geometry.defaults import DEFAULTS
 from sim.geometry.model import DTYPES, Attention, Model
 
 NESTED = ("text_config", "llm_config", "language_config")
@@ -22,9 +23,13 @@ MOST_LAYERS = 4096
 class Fields:
     """The fields of a config file; raises InputError that names the file, the key, what was found and is allowed."""
 
-    def __init__(self, where: str, values: Mapping[str, Any]) -> None:
+    def __init__(self, where: str, values: Mapping[str, Any], defaults: Mapping[str, int] | None = None) -> None:
         self.where = where
         self.values = values
+        self.defaults = defaults or {}
+        """Of the config's class, for keys that the file lacks."""
+        self.assumed: list[str] = []
+        """Each key that was taken from there, with its value."""
 
     def fail(self, text: str) -> NoReturn:
         raise InputError(f"{self.where}: {text}")
@@ -32,9 +37,16 @@ class Fields:
     def has(self, key: str) -> bool:
         return self.values.get(key) is not None
 
+    def says(self, key: str) -> bool:
+        """Whether the file has a value, or is silent and the class has one; null is a word too: nothing."""
+        return self.has(key) or (key not in self.values and key in self.defaults)
+
     def size(self, key: str, default: int | None = None, least: int = 1, most: int = LARGEST) -> int:
-        """A whole number from ``least`` to ``most``."""
+        """A whole number from ``least`` to ``most``; of a key that is not there the class's default, or this one."""
         value = self.values.get(key)
+        if value is None and key in self.defaults and (default is None or self.says(key)):
+            self.assumed.append(f"{key} {self.defaults[key]}")
+            return self.defaults[key]
         if value is None and default is not None:
             return default
         if value is None:
@@ -115,33 +127,37 @@ def read(path: Path) -> Model:
 def model_of(values: Mapping[str, Any], where: str, name: str) -> Model:
     """The model that the fields of a config file describe. Raises InputError."""
     outer = Fields(where, values)
-    config = outer
-    for key in NESTED:
-        if isinstance(values.get(key), dict):
-            config = outer.below(key)
-            break
+    config = next((outer.below(key) for key in NESTED if isinstance(values.get(key), dict)), outer)
     kind = config.values.get("model_type") or values.get("model_type")
     if not isinstance(kind, str) or kind not in MODEL_TYPES:
         outer.fail(f"model_type: found {_shown(kind)}, allowed {', '.join(MODEL_TYPES)}")
     family = MODEL_TYPES[kind]
+    config.defaults = DEFAULTS[kind]
     state, recurrent, attending = FAMILIES[family](config)
     if not recurrent or not attending:
         which = "recurrent" if attending else "attention"
         outer.fail(f"found no {which} layer, allowed a hybrid model: blocks grow where both share a pool")
     weights = config.dtype("dtype", config.dtype("torch_dtype", outer.dtype("dtype", outer.dtype("torch_dtype"))))
+    if weights == "auto":
+        config.assumed.append("dtype bfloat16")
+    attention = _attention(config, attending, family == "kimi-linear" and config.has("kv_lora_rank"))
+    length = next((key for key in ("max_position_embeddings", "model_max_length") if config.has(key)), None)
+    chunk = next((key for key in ("mamba_chunk_size", "chunk_size") if config.says(key)), None)
     return Model(
         name=name,
         family=family,
         state=state,
         recurrent_layers=recurrent,
-        attention=_attention(config, attending, family == "kimi-linear" and config.has("kv_lora_rank")),
-        max_model_len=config.size("max_position_embeddings", config.size("model_max_length", 1 << 17)),
+        attention=attention,
+        max_model_len=config.size(length or "max_position_embeddings"),
         # where a checkpoint is in float32, vLLM runs it in bfloat16 unless it is told otherwise
         dtype="bfloat16" if weights in ("auto", "float32") else weights,
         state_dtype=_state_dtype(config, family),
         kv_dtype=_kv_dtype(outer.values.get("quantization_config") or config.values.get("quantization_config")),
-        chunk=config.size("mamba_chunk_size", config.size("chunk_size", 2048)),
+        # a kernel without chunks of its own (Mamba-1) counts as one of 2048
+        chunk=config.size(chunk) if chunk else 2048,
         mtp_layers=config.size("mtp_num_hidden_layers", config.size("num_nextn_predict_layers", 1, 0), 0),
+        assumed=tuple(config.assumed),
     )
 
 
@@ -150,7 +166,7 @@ def _attention(config: Fields, layers: int, latent: bool) -> Attention:
     if latent:
         width = config.size("kv_lora_rank") + config.size("qk_rope_head_dim")
         return Attention(layers, heads, 1, width, latent=True)
-    dim = config.size("head_dim") if config.has("head_dim") else config.size("hidden_size", least=heads) // heads
+    dim = config.size("head_dim") if config.says("head_dim") else config.size("hidden_size", least=heads) // heads
     return Attention(layers, heads, config.size("num_key_value_heads", heads), dim)
 
 

@@ -10,11 +10,17 @@ PADDING_PERCENT = 5.0
 """Above it, padding is worth a word."""
 
 
-def remarks(geometry: Geometry, shortest: int | None) -> list[str]:
+def remarks(geometry: Geometry, shortest: int | None, hash_unit: int) -> list[str]:
     """Warnings, the gravest first; ``shortest``: tokens of the shortest prompt of which a repeat can be hit, if
-    that is known.
+    that is known; ``hash_unit`` in tokens.
     """
-    return [*_never(geometry, shortest), *_flags(geometry), *_costs(geometry, shortest)]
+    never, flags, costs = _never(geometry, shortest), _flags(geometry), _costs(geometry, shortest, hash_unit)
+    return [*never, *_assumed(geometry), *flags, *costs]
+
+
+def _assumed(geometry: Geometry) -> Iterator[str]:
+    if keys := geometry.model.assumed:
+        yield f"assumed, not in the config: {', '.join(keys)}"
 
 
 def _never(geometry: Geometry, shortest: int | None) -> Iterator[str]:
@@ -61,7 +67,7 @@ def _flags(geometry: Geometry) -> Iterator[str]:
         yield f"--mamba-ssm-cache-dtype {asked} does nothing: {serving.preset} keeps a KDA state in {kept}"
 
 
-def _costs(geometry: Geometry, shortest: int | None) -> Iterator[str]:
+def _costs(geometry: Geometry, shortest: int | None, hash_unit: int) -> Iterator[str]:
     ranks, heads = geometry.serving.tensor_parallel_size, geometry.model.attention.kv_heads
     if ranks > heads and not geometry.model.attention.latent:
         yield (
@@ -71,9 +77,11 @@ def _costs(geometry: Geometry, shortest: int | None) -> Iterator[str]:
     if geometry.model.attention.latent and ranks > 1:
         yield f"the latent vector of a token is held on each of {ranks} ranks, the state is split over them"
     if geometry.mode != "none" and geometry.drops and shortest is not None and shortest >= 2 * geometry.block_size:
+        # where hits may end inside a block, a second sender stops at what the first one shares, and a third one hits
+        by = "its first repeat" if hash_unit < geometry.block_size else "a repeat, however often it comes"
         yield (
             f"the drafter looks ahead, so a hit gives up its last block: a prompt below {shortest} tokens (two blocks) "
-            "is never hit by its first repeat"
+            f"is never hit by {by}"
         )
     if geometry.padding_percent > PADDING_PERCENT:
         yield f"{geometry.padding_percent:.1f} % of a state's page is padding ({geometry.padding:,} bytes)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from sim.events import Group, Observer
@@ -179,7 +180,8 @@ def from_chunks(chunks: DataFrame, block: int = 0) -> Timeline:
     A request's arrival is its first chunk, and it starts where that chunk does.
     """
     timeline = Timeline()
-    counts_steps = bool((chunks["time_us"] == chunks["step"]).all())
+    lasting = chunks["duration_us"].fillna(0) > chunks["steps"]
+    counts_steps = bool((chunks["time_us"] == chunks["step"]).all() and not lasting.any())
     timeline.steps = StepTimes({"clock": "steps" if counts_steps else "us"})
     if block:
         timeline.groups = (Group("recurrent", "recurrent", block),)
@@ -188,7 +190,7 @@ def from_chunks(chunks: DataFrame, block: int = 0) -> Timeline:
     rows: Iterator[Any] = chunks.itertuples(index=False)
     for row in rows:
         begins[row.step] = row.time_us
-        if isinstance(row.duration_us, int):  # else its step never committed
+        if isinstance(row.duration_us, Integral):  # else its step never committed
             if row.steps == 1:
                 commits[row.step] = row.time_us + row.duration_us
             else:

@@ -85,7 +85,7 @@ def test_every_size_is_positive_or_one_message_says_what_is_wrong(given: dict[st
         assert min(found.conv_bytes, found.recurrent_bytes, found.padding) >= 0
         engine = options(found)
         list(complaints(found))
-        to_json(found, None, engine.hash_unit, remarks(found, None))
+        to_json(found, None, engine.hash_unit, remarks(found, None, engine.hash_unit))
     except InputError as error:
         assert len(str(error)) < 1000
         assert "\n" not in str(error)

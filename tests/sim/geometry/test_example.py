@@ -34,6 +34,27 @@ def test_it_comes_to_what_it_expects(name: str, preset: str, tmp_path: Path) -> 
         assert not result.failures
         assert not result.unexpected
         assert all(outcome.hit_tokens > 0 for outcome in result.variants.values())
+        if old := result.variants.get("old gate"):
+            fixed = result.variants["fixed gate"]
+            assert old.poisoned > 0
+            assert old.hits["reader"] > 0
+            assert old.wrong_restores > 0, "what is poisoned is read"
+            assert (fixed.poisoned, fixed.wrong_restores) == (0, 0)
+            assert fixed.hits["reader"] > 0
+
+
+@pytest.mark.parametrize("unit", [None, 16])
+@pytest.mark.parametrize("preset", list(PRESETS))
+def test_what_the_old_gate_poisons_is_read_whatever_the_hash_unit(
+    preset: str, unit: int | None, tmp_path: Path
+) -> None:
+    file = written(tmp_path, "qwen3.6-27b", preset=preset, num_speculative_tokens=3, prefix_match_unit=unit)
+    result = replay(load(file))
+    assert not result.failures
+    assert {name: outcome.wrong_restores > 0 for name, outcome in result.variants.items()} == {
+        "old gate": True,
+        "fixed gate": False,
+    }
 
 
 def test_the_old_gate_is_shown_where_it_poisons(tmp_path: Path) -> None:

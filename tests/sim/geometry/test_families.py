@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from model_configs import CONFIGS, config
 
 from sim.errors import InputError
+from sim.geometry.defaults import DEFAULTS
 from sim.geometry.families import FAMILIES, MODEL_TYPES, model_of, read
 from sim.geometry.named import NAMED
 
@@ -99,6 +100,61 @@ def test_a_missing_field_is_named(name: str) -> None:
             missed.append(key)
         inner[key] = value
     assert len(missed) >= 3
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "field", "value"),
+    [
+        ("nemotron-nano-9b-v2", "chunk_size", "chunk", 128),
+        ("nemotron-nano-9b-v2", "max_position_embeddings", "max_model_len", 4096),
+        ("falcon-h1", "mamba_chunk_size", "chunk", 256),
+        ("falcon-h1", "max_position_embeddings", "max_model_len", 8192),
+        ("jamba-v0.1", "max_position_embeddings", "max_model_len", 262_144),
+        ("qwen3-next", "max_position_embeddings", "max_model_len", 32_768),
+        ("lfm2-1.2b", "max_position_embeddings", "max_model_len", 128_000),
+        ("nemotron-nano-9b-v2", "torch_dtype", "dtype", "bfloat16"),
+    ],
+)
+def test_a_silent_config_is_its_classs_and_it_is_told(name: str, key: str, field: str, value: object) -> None:
+    """transformers 5.24: the defaults of each family's config class."""
+    values = config(name)
+    assert parsed(values).assumed == ()
+    del values[key]
+    found = parsed(values)
+    assert getattr(found, field) == value
+    assert found.assumed == (f"{key.removeprefix('torch_')} {value}",)
+
+
+@pytest.mark.parametrize(
+    ("name", "heads", "width"),
+    [
+        ("qwen3-next", 2, 256),
+        ("qwen3.6-27b", 4, 256),
+        ("nemotron-nano-9b-v2", 8, 128),
+        ("falcon-h1", 8, 3072 // 12),
+        ("jamba-v0.1", 8, 4096 // 32),
+        ("lfm2-1.2b", 8, 2048 // 32),
+    ],
+)
+def test_a_silent_configs_heads_are_its_classs_and_null_is_what_vllm_makes_of_it(
+    name: str, heads: int, width: int
+) -> None:
+    values = config(name)
+    inner = values.get("text_config", values)
+    for key in ("num_key_value_heads", "head_dim"):
+        inner.pop(key, None)
+    found = parsed(values)
+    assert (found.attention.kv_heads, found.attention.head_dim) == (heads, width)
+    assert f"num_key_value_heads {heads}" in found.assumed
+    inner |= {"num_key_value_heads": None, "head_dim": None}
+    found = parsed(values)
+    assert found.attention.kv_heads == inner["num_attention_heads"]
+    assert found.attention.head_dim == inner["hidden_size"] // inner["num_attention_heads"]
+    assert found.assumed == ()
+
+
+def test_every_model_type_has_a_class() -> None:
+    assert set(DEFAULTS) == set(MODEL_TYPES)
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from model_configs import config
 
+import sim
 from sim.geometry.derive import derive
-from sim.geometry.example import options
+from sim.geometry.example import _engine, options
+from sim.geometry.families import model_of
 from sim.geometry.model import Serving
 from sim.geometry.named import named
 from sim.geometry.remarks import remarks
@@ -16,8 +19,9 @@ QUIET = {"preset": "vllm-0.28.0"}
 
 def said(name: str, **flags: object) -> list[str]:
     found = derive(named(name), Serving(**{**QUIET, **flags}))  # type: ignore[arg-type]
-    repeat = shortest_repeat(options(found))
-    return remarks(found, None if repeat is None else repeat.tokens)
+    engine = options(found)
+    repeat = shortest_repeat(engine)
+    return remarks(found, None if repeat is None else repeat.tokens, engine.hash_unit)
 
 
 @pytest.mark.parametrize("name", ["qwen3-next", "qwen3.6-27b", "kimi-linear", "falcon-h1"])
@@ -58,9 +62,28 @@ def test_what_an_operator_should_know_is_said(name: str, flags: dict[str, object
     assert any(text in line for line in said(name, **flags)), said(name, **flags)
 
 
+@pytest.mark.parametrize(("unit", "hits"), [(None, [0] * 4), (16, [0, 0, 800, 800])])
+def test_what_is_said_of_repeats_is_what_repeats_hit(unit: int | None, hits: list[int]) -> None:
+    """At a hash unit of a block no repeat below two blocks hits; at a finer one the first does not, and a later may."""
+    flags = {"num_speculative_tokens": 3, "prefix_match_unit": unit, "preset": "vllm-0.28.0"}
+    (line,) = (line for line in said("qwen3.6-27b", **flags) if "gives up its last block" in line)
+    assert line.endswith("by its first repeat" if unit else "by a repeat, however often it comes")
+    engine = _engine(derive(named("qwen3.6-27b"), Serving(**flags)))  # type: ignore[arg-type]
+    sent = [{"id": f"r{i}", "arrive": 9 * i, "prompt": [[1, 1000]], "max_tokens": 1} for i in range(4)]
+    result = sim.replay({"schema": "stateat/1", "name": "repeats", "engine": engine, "workload": {"requests": sent}})
+    assert list(result.requests["hit_tokens"]) == hits
+
+
 def test_what_does_not_hold_is_not_said() -> None:
     assert said("qwen3.6-27b", preset="vllm-0.27.0", enable_prefix_caching=True) == []
     assert said("qwen3.6-27b", num_speculative_tokens=1, speculative_method="ngram") == []
     assert said("qwen3.6-27b", preset="vllm-0.32.0", mamba_ssm_cache_dtype="float32") == []
     # a hash that looks ahead gives up no block
     assert not any("gives up" in line for line in said("qwen3.6-27b", num_speculative_tokens=1, preset="vllm-0.33.0"))
+
+
+def test_what_a_config_does_not_say_is_told() -> None:
+    values = config("nemotron-nano-9b-v2")
+    del values["chunk_size"], values["head_dim"]
+    found = derive(model_of(values, "config.json", "it"), Serving(**QUIET))  # type: ignore[arg-type]
+    assert remarks(found, None, 16)[0] == "assumed, not in the config: head_dim 128, chunk_size 128"

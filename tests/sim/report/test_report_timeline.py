@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import sim
 from sim.events import SCHEMA
 from sim.report.steps import StepTimes
-from sim.report.timeline import Piece, State, Timeline
+from sim.report.timeline import Piece, State, Timeline, from_chunks
 
 
 def test_chunks_claims_and_restores_stand_with_their_request(told: SimpleNamespace) -> None:
@@ -23,6 +24,20 @@ def test_chunks_claims_and_restores_stand_with_their_request(told: SimpleNamespa
     assert (a.finish, b.finish, a.prompt, b.time_us) == (1, 2, 2002, 2)
     assert [timeline.span(piece) for piece in a.chunks] == [(0, 1), (1, 2)]
     assert timeline.block_size == 1600
+
+
+def test_a_frames_chunks_last_as_long_as_their_steps() -> None:
+    scene = {
+        "schema": "stateat/1",
+        "name": "two",
+        "engine": {"preset": "vllm-0.27.0", "groups": [{"name": "kv", "kind": "full-attention", "block_size": 16}]},
+        "workload": {"requests": [{"id": "a", "arrive": 0, "prompt": [[1, 100]], "max_tokens": 1}]},
+    }
+    chunks = sim.replay(scene).chunks
+    (row,) = chunks.to_dict("records")
+    timeline = from_chunks(chunks)
+    (piece,) = timeline.tracks["a"].chunks
+    assert timeline.span(piece) == (0, row["duration_us"]) == (0, 8000 + 20 * 100)
 
 
 def test_a_deferral_is_kept_with_what_was_offered(told: SimpleNamespace) -> None:
