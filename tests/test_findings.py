@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "findings.md").read_text()
 TABLES = {
     found[1]: [line.split() for line in found[2].splitlines()]
-    for found in re.finditer(r"^```text\n\$ stateat sweep (\S+) --jobs 2\n(.*?)^```", PAGE, re.M | re.S)
+    for found in re.finditer(r"^```text\n\$ stateat sweep (\S+) --jobs 2[^\n]*\n(.*?)^```", PAGE, re.M | re.S)
 }
 TRACE = "scenarios/sweeps/mooncake.yaml"
 
