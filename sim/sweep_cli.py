@@ -59,7 +59,7 @@ def sweep(
     pool.check()
     plan = read(file, variants, None if yes else LIMIT)
     if plot is not None:
-        from sim.report.plots import check_picture
+        from sim.report.sweep_plots import check_picture
 
         check_picture(plan, plot)
     parts = (f"{plan.points:,} points", f"{len(plan.seeds):,} seeds", f"{len(plan.picks):,} variants and cases")
