@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -52,15 +53,24 @@ def execute(path: Path, to: Path) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    names = [name for name in arguments if name != "--strip"]
-    paths = [HERE / f"{name.removesuffix('.ipynb')}.ipynb" for name in names] or sorted(HERE.glob("*.ipynb"))
+    parser = ArgumentParser(
+        prog="notebooks/run.py",
+        description="Executes the notebooks: copies with outputs go to build/notebooks.",
+        epilog="STATEAT_QUICK=1 makes them small. Exits with 1 when a cell fails, with 2 for a name that is not there.",
+    )
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="01-anatomy-of-a-poisoned-slot and so on; default: all"
+    )
+    parser.add_argument("--strip", action="store_true", help="take the outputs out of the files here instead")
+    asked = parser.parse_args(arguments)
+    paths = [HERE / f"{Path(name).stem}.ipynb" for name in asked.names] or sorted(HERE.glob("*.ipynb"))
     if missing := [path.name for path in paths if not path.exists()]:
         allowed = ", ".join(sorted(path.stem for path in HERE.glob("*.ipynb")))
         print(f"found no notebook {', '.join(missing)}, allowed: {allowed}", file=sys.stderr)
         return 2
     failed = 0
     for path in paths:
-        if "--strip" in arguments:
+        if asked.strip:
             nbformat.write(stripped(nbformat.read(path, as_version=4)), path)
             continue
         print(f"{path.name} ...", file=sys.stderr, flush=True)

@@ -70,6 +70,17 @@ def test_a_notebook_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().err.startswith("found no notebook 06-nothing.ipynb, allowed: 01-anatomy")
 
 
+def test_help_says_how_to_run_one(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        runner().main(["--help"])
+    assert left.value.code == 0
+    told = capsys.readouterr().out
+    assert all(word in told for word in ("NAME", "--strip", "build/notebooks", "STATEAT_QUICK=1"))
+    with pytest.raises(SystemExit) as left:
+        runner().main(["--stripp"])
+    assert left.value.code == 2
+
+
 def test_stripping_takes_out_what_running_puts_in(tmp_path: Path) -> None:
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1 + 1", id="sum")])
     run = runner()

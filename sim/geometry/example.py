@@ -214,9 +214,9 @@ def _requests(geometry: Geometry) -> Iterator[dict[str, Any]]:
             yield {"id": name, "after": before, "prompt": [*more, [7 + i, 8]], "max_tokens": 1}
     for i, name in enumerate(("first", "second", "third")):
         request: dict[str, Any] = {"id": name, "prompt": [[3, shared], [4 + i, 8]], "max_tokens": 1}
-        before = ("reader" if _poisons(geometry) else None, "first", "second")[i]
-        if before:
-            request["after"] = before
+        last = ("reader" if _poisons(geometry) else None, "first", "second")[i]
+        if last:
+            request["after"] = last
         yield request
 
 

@@ -5,6 +5,7 @@ A baseline that is deleted is written anew by its test, which fails once so that
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -277,6 +278,16 @@ def test_a_difference_is_over_pairs_with_its_interval() -> None:
     assert 12 <= low < 17 < high <= 22
     one = axis(lambda ax: plots.before_after(gates().iloc[:2], ax, metric="ttft_p50_us"))
     assert one.get_xticklabels()[1].get_text() == "fixed gate\n+12.0"
+
+
+def test_a_difference_of_hit_rates_has_the_digits_that_its_interval_needs() -> None:
+    rows = []
+    for seed in range(6):
+        rows.append(frames.run(2 * seed, "old gate", seed, hit_tokens=3_000 + seed, prompt_tokens=10_000))
+        rows.append(frames.run(2 * seed + 1, "fixed gate", seed, hit_tokens=2_994 + 2 * seed, prompt_tokens=10_000))
+    ax = axis(lambda ax: plots.before_after(frames.sweep(*rows), ax))
+    change = ax.get_xticklabels()[1].get_text().partition("\n")[2]
+    assert re.fullmatch(r"-0\.0[34] \[-0\.0[3-6], -0\.0[1-3]\]", change), change
 
 
 @pytest.mark.parametrize(("per", "wrong"), [("claim", 4.0), ("restore", 4.0), ("request", 2.0), ("run", 100.0)])
