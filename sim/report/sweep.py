@@ -85,7 +85,8 @@ def _print_differences(table: pd.DataFrame, console: Console) -> None:
         return
     shown = Table(box=None, pad_edge=False)
     shown.add_column(f"against {one_line(first)}", no_wrap=True)
-    for name in ("pairs", *COSTS):
+    steps = set(table["clock"].dropna()) == {"steps"}
+    for name in ("pairs", *(name.replace("_us", " (steps)") if steps else name for name in COSTS)):
         shown.add_column(name, justify="right", no_wrap=True)
     for name, rows in found:
         shown.add_row(*map(Text, [one_line(name), f"{rows[0]['pairs']:,}", *map(_difference, rows)]))
@@ -115,7 +116,7 @@ def _print_notes(plan: Plan, table: pd.DataFrame, claims: pd.DataFrame, console:
         _say(console, f"note: where the seeds change nothing they count as one run ({len(table) - counted:,} repeats)")
     without, unread = (int(claims[name].sum()) for name in ("without_hits", "wrong_without_hits"))
     if unread or (without and not (claims["conclusion"] == NO_HITS).all()):
-        read = f"; {plural(unread, 'slot')} were poisoned in them, which nobody read" if unread else ""
+        read = f"; {plural(unread, 'poisoned slot')} in them, which nobody read" if unread else ""
         _say(console, f"note: {without:,} runs without hits are left out of the rates{read}")
     for text, group in list(failed.groupby("error", sort=False))[:SHOWN_ERRORS]:
         _say(console, f"{len(group):,} failed (first: run {group['run'].iloc[0]}): {one_line(str(text))[:ERROR]}")

@@ -118,10 +118,10 @@ def test_a_row_is_what_the_run_comes_to() -> None:
         scenario["engine"]["max_num_batched_tokens"] = row["engine.max_num_batched_tokens"]
         outcome = simulate(next(r for r in load(scenario).expanded if r.variant == row["variant"]))
         for name in COUNTS:
-            if name == "starts" or name.startswith("ttft_"):
+            if name in ("starts", "clock") or name.startswith("ttft_"):
                 continue
             assert row[name] == getattr(outcome, name), name
-        assert row["starts"] == outcome.restores
+        assert (row["starts"], row["clock"]) == (outcome.restores, "us")
         assert row["ttft_p95_us"] == outcome.ttft_us["p95"]
         assert row["error"] == ""
 
@@ -306,6 +306,22 @@ def test_what_is_no_journal_is_refused(tmp_path: Path, text: str) -> None:
     assert path_of(out).read_text() == text
 
 
+@pytest.mark.parametrize(
+    "change", [{"claims": None}, {"run": 999}, {"run": -1}, {"run": "1"}, {"clock": 3}, {"more": 1}]
+)
+def test_a_line_that_is_no_run_of_the_plan_is_one_message(tmp_path: Path, change: dict[str, Any]) -> None:
+    out = tmp_path / "t.csv"
+    sim.sweep(small_sweep.sweep(), out=out)
+    lines = path_of(out).read_text().splitlines()
+    row = json.loads(lines[2]) | change
+    if change == {"claims": None}:
+        del row["claims"]
+    lines[2] = json.dumps(row)
+    path_of(out).write_text("\n".join(lines) + "\n")
+    with pytest.raises(InputError, match=r"t.csv.runs.jsonl:3: found no run of a sweep; .*--restart"):
+        sim.sweep(small_sweep.sweep(), out=out)
+
+
 def test_two_sweeps_do_not_write_one_journal(tmp_path: Path) -> None:
     plan = read(small_sweep.sweep())
     path = tmp_path / "j"
@@ -327,7 +343,7 @@ def test_a_folder_that_is_not_there_is_one_message(tmp_path: Path) -> None:
     ("pool", "message"),
     [
         (Pool(backend="spark"), "--backend: found 'spark', allowed loky, dask, ray"),
-        (Pool(jobs=0), "--jobs: found 0, allowed at least 1"),
+        (Pool(jobs=0), "--jobs: found 0, allowed 1 to 1024"),
         (Pool(address="tcp://a:1"), "--address: allowed with --backend dask or ray"),
     ],
 )

@@ -248,7 +248,7 @@ def test_a_grid_of_a_million_runs_asks() -> None:
             "sample.over.workload.count: found",
         ),
         ({"seeds": []}, "seeds: found an empty list, allowed at least 1 entries"),
-        ({"seeds": [1, 1]}, "seeds: found the seed 1 twice, allowed once"),
+        ({"seeds": [1, 1]}, "seeds: found 1 twice, allowed once"),
         ({"seeds": "5:5"}, "seeds: found '5:5', allowed a list of seeds, or FIRST:END such as 0:100"),
         ({"seeds": [-1]}, "seeds[0]: found -1, allowed at least 0"),
         ({"variants": ["nobody"]}, "variants[0]: found 'nobody', allowed old, new"),
