@@ -26,7 +26,7 @@ class Reads:
         evidence, counts = self.evidence, self.evidence.counts
         now = evidence.now
         first = group in seen.unread
-        counts.tainted[request] = None
+        counts.tainted.setdefault(request, now.time_us)
         restored = first and (seen.hit or seen.external) and not seen.misled
         if restored:
             counts.wrong_restores += 1

@@ -78,7 +78,8 @@ class Counts:
     poisoned_roots: int = 0
     wrong_restores: int = 0
     wrong_reads: int = 0
-    tainted: dict[str, None] = field(default_factory=dict)
+    tainted: dict[str, int] = field(default_factory=dict)
+    """By request: when it first read a wrong state."""
     null_boundaries: int = 0
     materialized_boundaries: int = 0
     claims: int = 0

@@ -53,7 +53,7 @@ FINDINGS = {
 REQUESTS = {
     "request": TEXT, "index": INT, "arrive_us": INT, "prompt_tokens": INT, "output_tokens": INT, "hit_tokens": MAYBE,
     "external_tokens": MAYBE, "first_step": MAYBE, "ttft_us": MAYBE, "finish_us": MAYBE, "preempted": INT,
-    "deferred": INT, "tainted": FLAG,
+    "deferred": INT, "tainted": FLAG, "tainted_us": MAYBE,
 }  # fmt: skip
 STEPS = {
     "step": INT, "time_us": INT, "duration_us": MAYBE, "budget": INT, "prefill_tokens": INT, "decode_tokens": INT,
@@ -126,7 +126,6 @@ def _findings(outcome: Outcome) -> Table:
 
 
 def _requests(outcome: Outcome, columns: Columns) -> Table:
-    tainted = dict.fromkeys(outcome.tainted)
     admitted = np.asarray(columns.admitted) == 0
     return {
         "request": columns.requests,
@@ -141,7 +140,8 @@ def _requests(outcome: Outcome, columns: Columns) -> Table:
         "finish_us": _masked(columns.finish_us),
         "preempted": np.asarray(columns.preempted),
         "deferred": np.asarray(columns.deferred),
-        "tainted": np.array([request in tainted for request in columns.requests], bool),
+        "tainted": np.array([request in outcome.tainted for request in columns.requests], bool),
+        "tainted_us": _masked([outcome.tainted.get(request, MISSING) for request in columns.requests]),
     }
 
 
@@ -150,9 +150,11 @@ def _steps(outcome: Outcome, columns: Columns) -> Table:
     # A chunk of several steps is told after them; the steps among them that were told had it too.
     first = np.searchsorted(index, np.asarray(columns.chunk_step))
     last = np.searchsorted(index, np.asarray(columns.chunk_step) + np.asarray(columns.chunk_steps))
-    prefill = np.asarray(columns.chunk_prefill) == 1
-    tokens = np.asarray(columns.chunk_end) - np.asarray(columns.chunk_start)
-    decoded = np.where(_fast_forwarded(columns), 1 + np.asarray(columns.chunk_drafts), tokens)
+    drafts = np.asarray(columns.chunk_drafts)
+    taken = np.asarray(columns.chunk_end) - np.asarray(columns.chunk_start)
+    tokens = np.where(_fast_forwarded(columns), 1 + drafts, taken)
+    # The drafts behind a prompt's end are decode tokens, as an outcome counts them.
+    prefill = np.where(np.asarray(columns.chunk_prefill) == 1, np.maximum(tokens - drafts, 1), 0)
 
     def over_steps(each: Ints) -> Ints:
         change = np.zeros(index.size + 1, np.int64)
@@ -167,8 +169,8 @@ def _steps(outcome: Outcome, columns: Columns) -> Table:
         "time_us": np.asarray(columns.step_us),
         "duration_us": _masked(_durations(columns)),
         "budget": np.asarray(columns.step_budget),
-        "prefill_tokens": over_steps(np.where(prefill, tokens, 0)),
-        "decode_tokens": over_steps(np.where(prefill, 0, decoded)),
+        "prefill_tokens": over_steps(prefill),
+        "decode_tokens": over_steps(tokens - prefill),
         "requests": over_steps(np.ones(first.size, np.int64)),
         "claims": np.bincount(claimed, minlength=index.size),
         "poisoned": np.searchsorted(poisoned, index, side="right"),

@@ -87,8 +87,8 @@ class Outcome:
     """Under ``cases``: the outcome of each, of which this one is the sum."""
     violated: int = 0
     """Cases (or this run) with an I1 or a mid-block-start I2 finding."""
-    tainted: tuple[str, ...] = ()
-    """The requests that read a wrong state."""
+    tainted: Mapping[str, int] = field(default_factory=dict)
+    """The requests that read a wrong state, and when each did so first; microseconds, or a step."""
     wrong_claims: Mapping[int, int] = field(default_factory=dict)
     """By number of a claim, in the order in which they were made: the first finding (I1, I13) about it."""
     states: States | None = None

@@ -258,7 +258,7 @@ def outcome_of(
         hits=dict(tally.hits),
         loads=dict(tally.loads),
         violated=int(bool(counts.poisoned or counts.mid_block)),
-        tainted=tuple(counts.tainted),
+        tainted=dict(counts.tainted),
         wrong_claims=dict(counts.wrong),
         states=_states(auditor, truth),
     )
@@ -286,7 +286,7 @@ def sum_of(cases: Mapping[str, Outcome]) -> Outcome:
         ends={},
         hits={},
         loads={},
-        tainted=(),
+        tainted={},
         wrong_claims={},
         cases=dict(cases),
         states=_sum_of_states([outcome.states for outcome in cases.values()]),

@@ -1,22 +1,24 @@
 """What the table of a sweep allows to say: rates and paired differences, each with an interval.
 
 Two rules hold everywhere. A run in which nothing started from a cached state says nothing about poisoning, so it is
-left out and counted. Seeds that change nothing (the same digest under each) are one run, not several.
+left out and counted. What changes nothing, seed or point, is one run, not several (:mod:`sim.distinct`).
 
 Claims of one run depend on each other: a poisoned slot is read, and what is computed from it is published too. The
-Wilson interval treats them as if they did not, and is too narrow; the interval over runs resamples whole runs (seeds),
-and is the honest one.
+Wilson interval treats them as if they did not, and is too narrow; the interval over runs resamples seeds with all
+their runs, since points of a seed share one workload, and is the honest one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import isnan, nan, sqrt
+from numbers import Integral
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sim.distinct import NO_METRIC, groups, normal, once, pairs, sound
 from sim.errors import InputError
 from sim.scenario_errors import choice
 from sim.workload.streams import stream
@@ -35,12 +37,16 @@ PER = {
 """What is counted, and out of what; of a run: whether anything was poisoned in it."""
 WRONG = ("poisoned", "poisoned_roots", "wrong_restores", "wrong_reads", "tainted_requests")
 """Metrics of which a run without hits says nothing."""
+BASIS = ("starts", "hit_tokens", "prompt_tokens")
+"""What any comparison needs of a run."""
 NO_HITS = "no hits: no conclusion"
 NO_RUNS = "every run failed: no conclusion"
 NO_PAIRS = "no pairs: no conclusion"
-ONE_RUN = "one run: no interval over runs"
+FEWEST = 5
+"""Seeds that an interval by resampling takes: that of fewer is far too narrow."""
+FEW_SEEDS = f"fewer than {FEWEST} seeds: no interval over runs"
+FEW_PAIRS = f"fewer than {FEWEST} seeds: no interval"
 ALIKE = "every run gave the same rate: no interval over runs"
-ONE_PAIR = "one pair: no interval"
 DRAWS = 2000
 """Of a bootstrap."""
 _AT_ONCE = 5_000_000
@@ -54,8 +60,10 @@ def wilson(successes: int, trials: int, level: float = 0.95) -> tuple[float, flo
     >>> f"{low:.4f} {high:.4f}"
     '0.0000 0.2775'
     """
-    if not 0 < level < 1:
-        raise InputError(f"level: found {level}, allowed more than 0 and less than 1")
+    _check_level(level)
+    for count in (successes, trials):
+        if not isinstance(count, Integral):
+            raise InputError(f"found {count!r}, allowed a whole number")
     if not 0 <= successes <= trials:
         raise InputError(f"found {successes} successes in {trials} trials, allowed 0 to {trials}")
     if not trials:
@@ -75,37 +83,42 @@ def rates(frame: pd.DataFrame, by: str | Sequence[str] = "variant", per: str = "
 
     ``per``: poisoned slots a ``claim``, wrong reads a ``restore`` (whatever started from a cached state), requests on a
     wrong state a ``request``, ``run`` with a poisoned slot. ``low`` and ``high`` are the Wilson interval, ``run_low``
-    and ``run_high`` that over runs; ``conclusion`` says what the runs do not allow to say. Raises InputError for
-    columns that are not there.
+    and ``run_high`` that over runs, which resamples ``seeds``; ``wrong_without_hits`` was wrong in the runs that are
+    left out; ``conclusion`` says what the runs do not allow to say. Raises InputError for columns that are not there,
+    for a run that is there twice, and for counts that are missing.
     """
     import pandas as pd
 
     if per not in PER:
         raise InputError(f"per: {choice(per, PER)}")
+    _check_level(level)
     by = _names(by)
+    _check_by(by, RATES)
     wrong, total = PER[per]
-    needed = [*by, *DISTINCT, "starts", "error", "digest", "hit_tokens", "prompt_tokens", wrong, *filter(None, [total])]
-    _check(frame, needed)
+    frame = normal(frame, by, [*BASIS, wrong, *filter(None, [total])])
     found = []
-    for key, group in _groups(frame, by):
-        runs, failed = _sound(group)
-        tried = runs[runs["starts"] > 0]
-        events = _numbers(tried[wrong]) if per != "run" else (_numbers(tried[wrong]) > 0).astype(float)
-        trials = _numbers(tried[total]) if total else np.ones(len(tried))
-        row = {**key, "runs": len(runs), "failed": failed, "without_hits": len(runs) - len(tried)}
-        rate = _rate(events, trials, f"rates {per}", level)
-        found.append(row | rate | _hits(runs) | {"conclusion": _why(runs, tried, rate["run_low"])})
+    for key, group in groups(frame, by):
+        runs = once(sound(group))
+        hit = (runs["starts"] > 0).to_numpy(dtype=bool)
+        events = _numbers(runs[wrong]) if total else (_numbers(runs[wrong]) > 0).astype(float)
+        trials = _numbers(runs[total]) if total else np.ones(len(runs))
+        seeds = runs["seed"].to_numpy()[hit]
+        row = {
+            **key, "runs": len(runs), "failed": int((group["error"] != "").sum()), "without_hits": int((~hit).sum()),
+            "wrong_without_hits": int(events[~hit].sum()), "seeds": len(set(seeds.tolist())),
+        }  # fmt: skip
+        rate = _rate(_by_seed(seeds, events[hit]), _by_seed(seeds, trials[hit]), f"rates {per}", level)
+        found.append(row | rate | _hits(runs) | {"conclusion": _why(row, rate, per)})
     return pd.DataFrame(found, columns=[*by, *RATES])
 
 
 RATES = (
-    "runs", "failed", "without_hits", "wrong", "trials", "rate", "low", "high", "run_low", "run_high", "hit_rate",
-    "conclusion",
+    "runs", "failed", "without_hits", "wrong_without_hits", "seeds", "wrong", "trials", "rate", "low", "high",
+    "run_low", "run_high", "hit_rate", "conclusion",
 )  # fmt: skip
 PAIRED = (
-    "metric", "pairs", "without_hits", "baseline", "other", "difference", "low", "high", "conclusion",
+    "metric", "pairs", "without_hits", "seeds", "baseline", "other", "difference", "low", "high", "conclusion",
 )  # fmt: skip
-DISTINCT = ("point", "seed", "variant", "case")
 
 
 def paired(
@@ -119,26 +132,26 @@ def paired(
     """The mean difference of a metric between two variants, over the pairs of runs at the same point, seed and case.
 
     A row for each metric and group. ``metric``: ``hit_rate``, or any column of numbers (``ttft_p50_us``, ``steps``,
-    ``deferred``). The interval is a percentile bootstrap over pairs. Pairs without a hit in either run are left out;
-    where the metric counts what was wrong (``poisoned`` and the like), those without a hit in one of them. Raises
-    InputError for a variant or a column that is not there.
+    ``deferred``). The mean is that of the means of each seed, and the interval a percentile bootstrap over seeds. Pairs
+    without a hit in either run are left out; where the metric counts what was wrong (``poisoned`` and the like), those
+    without a hit in one of them. Raises InputError for a variant or a column that is not there, for what is no metric,
+    and for a run that is there twice.
     """
     import pandas as pd
 
     by, metrics = _names(by), _names(metric)
-    columns = [name for name in metrics if name != "hit_rate"] + ["hit_tokens", "prompt_tokens"]
-    _check(frame, [*by, *DISTINCT, "starts", "error", "digest", *columns])
+    _check_level(level)
+    _check_by(by, PAIRED, "variant", "run", "digest")
+    frame = normal(frame, [*by, *(name for name in metrics if name != "hit_rate")], BASIS)
+    _check_metrics(frame, metrics)
     there = list(dict.fromkeys(frame["variant"]))
     for name in (baseline, other):
         if name not in there:
-            raise InputError(f"variant: {choice(name, map(str, there))}")
+            raise InputError(f"variant: {choice(name, there)}")
     frame = frame.assign(hit_rate=frame["hit_tokens"] / frame["prompt_tokens"])
     found = []
-    for key, group in _groups(frame, by):
-        runs, _ = _sound(group, together=(baseline, other))
-        same = ["point", "seed", "case"]
-        sides = [runs[runs["variant"] == name] for name in (baseline, other)]
-        both = sides[0].merge(sides[1], on=same, suffixes=("_a", "_b"), validate="one_to_one")
+    for key, group in groups(frame, by):
+        both = pairs(group, baseline, other)
         for name in metrics:
             hits = (both["starts_a"] > 0) & (both["starts_b"] > 0)
             if name not in WRONG:
@@ -149,24 +162,32 @@ def paired(
     return pd.DataFrame(found, columns=[*by, *PAIRED])
 
 
-def _difference(pairs: pd.DataFrame, name: str, level: float, all_pairs: int) -> dict[str, Any]:
-    if not len(pairs):
+def _difference(told: pd.DataFrame, name: str, level: float, all_pairs: int) -> dict[str, Any]:
+    seeds = told["seed"].to_numpy()
+    sizes = _by_seed(seeds, np.ones(len(told)))
+    if not len(told):
         nothing = dict.fromkeys(("baseline", "other", "difference", "low", "high"), nan)
-        return nothing | {"conclusion": NO_HITS if all_pairs else NO_PAIRS}
-    a, b = _numbers(pairs[f"{name}_a"]), _numbers(pairs[f"{name}_b"])
+        return {"seeds": 0, **nothing, "conclusion": NO_HITS if all_pairs else NO_PAIRS}
+    a, b = (_by_seed(seeds, _numbers(told[f"{name}_{side}"])) / sizes for side in "ab")
     difference = b - a
     low, high = nan, nan
-    if len(pairs) > 1:
-        means = [difference[draw].mean(axis=1) for draw in _resampled(len(pairs), f"paired {name}")]
+    if len(sizes) >= FEWEST:
+        means = [difference[draw].mean(axis=1) for draw in _resampled(len(sizes), f"paired {name}")]
         low, high = _percentiles(np.concatenate(means), level)
     return {
-        "baseline": a.mean(), "other": b.mean(), "difference": difference.mean(), "low": low, "high": high,
-        "conclusion": "" if len(pairs) > 1 else ONE_PAIR,
+        "seeds": len(sizes), "baseline": a.mean(), "other": b.mean(), "difference": difference.mean(), "low": low,
+        "high": high, "conclusion": FEW_PAIRS if isnan(low) else "",
     }  # fmt: skip
 
 
+def _by_seed(seeds: np.ndarray[Any, Any], values: Floats) -> Floats:
+    """Sums of the values of each seed."""
+    _, places = np.unique(seeds, return_inverse=True)
+    return np.bincount(places, weights=values).astype(np.float64)
+
+
 def _rate(events: Floats, trials: Floats, name: str, level: float) -> dict[str, Any]:
-    """Wrong in trials over runs (an entry each), with both intervals."""
+    """Wrong in trials over seeds (an entry each), with both intervals."""
     wrong, total = int(events.sum()), int(trials.sum())
     row = {"wrong": wrong, "trials": total}
     if not total:
@@ -175,9 +196,9 @@ def _rate(events: Floats, trials: Floats, name: str, level: float) -> dict[str, 
     run_low, run_high = nan, nan
     events, trials = events[trials > 0], trials[trials > 0]
     if len(events) > 1 and wrong in (0, total):
-        # Nothing varies, and resampling has no width: what so many equal runs allow to say of one more.
+        # Nothing varies, and resampling has no width: what so many equal seeds allow to say of one more.
         run_low, run_high = wilson(0 if wrong == 0 else len(events), len(events), level)
-    elif len(events) > 1 and np.ptp(events / trials) > 0:
+    elif len(events) >= FEWEST and np.ptp(events / trials) > 0:
         drawn = [events[draw].sum(axis=1) / trials[draw].sum(axis=1) for draw in _resampled(len(events), name)]
         run_low, run_high = _percentiles(np.concatenate(drawn), level)
     return row | {"rate": wrong / total, "low": low, "high": high, "run_low": run_low, "run_high": run_high}
@@ -188,38 +209,16 @@ def _hits(runs: pd.DataFrame) -> dict[str, float]:
     return {"hit_rate": float(runs["hit_tokens"].sum()) / prompts if prompts else nan}
 
 
-def _why(runs: pd.DataFrame, tried: pd.DataFrame, run_low: float) -> str:
-    if not len(runs):
+def _why(row: dict[str, Any], rate: dict[str, Any], per: str) -> str:
+    if not row["runs"]:
         return NO_RUNS
-    if not len(tried):
+    if row["without_hits"] == row["runs"]:
         return NO_HITS
-    if isnan(run_low):
-        return ONE_RUN if len(tried) == 1 else ALIKE
+    if not rate["trials"]:
+        return f"no {per}s: no conclusion"
+    if isnan(rate["run_low"]):
+        return FEW_SEEDS if row["seeds"] < FEWEST else ALIKE
     return ""
-
-
-def _sound(group: pd.DataFrame, together: Sequence[str] = ()) -> tuple[pd.DataFrame, int]:
-    """The runs that count, and how many failed. Seeds that change nothing are one run; of ``together``, in all of these
-    variants."""
-    well = group["error"].fillna("") == ""
-    # Whatever the order of the table: what is drawn goes by row.
-    runs, failed = group[well].sort_values(["point", "seed", "variant", "case"]), int((~well).sum())
-    if together:
-        runs = runs[runs["variant"].isin(together)]
-    keys = ["point", "case"] if together else ["point", "variant", "case"]
-    told = runs.assign(_digests=runs.groupby([*dict.fromkeys([*keys, "variant"])])["digest"].transform("nunique"))
-    same = told.groupby(keys)["_digests"].transform("max") == 1
-    first = ~told.duplicated([*dict.fromkeys([*keys, "variant"])])
-    return told[~same | first].drop(columns="_digests"), failed
-
-
-def _groups(frame: pd.DataFrame, by: list[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """Groups in the order in which they first appear."""
-    if not by:
-        yield {}, frame
-        return
-    for key, group in frame.groupby(by, sort=False, dropna=False):
-        yield dict(zip(by, key if isinstance(key, tuple) else (key,), strict=True)), group
 
 
 def _resampled(count: int, name: str) -> Iterator[np.ndarray[Any, np.dtype[np.intp]]]:
@@ -241,10 +240,26 @@ def _numbers(column: pd.Series[Any]) -> Floats:
 
 
 def _names(names: str | Sequence[str]) -> list[str]:
-    return [names] if isinstance(names, str) else list(names)
+    return list(dict.fromkeys([names] if isinstance(names, str) else names))
 
 
-def _check(frame: pd.DataFrame, columns: Sequence[str]) -> None:
-    for name in columns:
-        if name not in frame.columns:
-            raise InputError(f"column: {choice(name, map(str, frame.columns))}")
+def _check_level(level: float) -> None:
+    if not 0 < level < 1:
+        raise InputError(f"level: found {level}, allowed more than 0 and less than 1")
+
+
+def _check_by(by: Sequence[str], answers: Sequence[str], *apart: str) -> None:
+    """Raises InputError for a column that the answer has too, and for one in which no two runs of a pair agree."""
+    for name in by:
+        if name in answers:
+            raise InputError(f"by: found {name!r}, which is a column of the answer; allowed any other")
+        if name in apart:
+            raise InputError(f"by: found {name!r}, in which the runs of a pair differ; allowed any other column")
+
+
+def _check_metrics(frame: pd.DataFrame, metrics: Sequence[str]) -> None:
+    from pandas.api.types import is_numeric_dtype
+
+    for name in metrics:
+        if name != "hit_rate" and (name in NO_METRIC or not is_numeric_dtype(frame[name])):
+            raise InputError(f"metric: found {name!r}, allowed hit_rate or a column of numbers that a run comes to")

@@ -135,32 +135,33 @@ def _legend_of_claims(ax: Axes, claims: DataFrame) -> None:
     legend(ax, handles=handles)
 
 
-def blast_radius(findings: DataFrame, ax: Axes, end_us: int | None = None) -> None:
-    """How one root cause spreads: wrong slots, roots among them and requests that read them, over time.
+def blast_radius(findings: DataFrame, ax: Axes, end_us: int | None = None, requests: DataFrame | None = None) -> None:
+    """How one root cause spreads: wrong slots and roots among them, over time.
 
-    ``end_us``: when the run ended, by default the last finding.
+    ``end_us``: when the run ended, by default the last finding. With the run's ``requests`` also those that read a
+    wrong state, each once, when it first did.
     """
     _one_run(findings)
-    rows = _poison(findings).sort_values(["time_us", "finding"], kind="stable")
+    rows = _poison(findings)
+    curves = [("slots that are wrong", rows["time_us"], POISON, "-")]
+    if requests is not None:
+        _one_run(requests)
+        curves.append(("requests that read them", requests["tainted_us"].dropna(), PURPLE, "-."))
+    curves.append(("root causes", rows[rows["is_root"]]["time_us"], INK, "--"))
     counts_steps = bool((rows["time_us"] == rows["step"]).all())
-    last = max([int(rows["time_us"].max()) if len(rows) else 0, end_us or 0])
+    last = max([0, end_us or 0, *(int(times.max()) for _, times, *_ in curves if len(times))])
     unit, scale = ("engine steps", 1.0) if counts_steps else ("s", 1e-6) if last >= 1e7 else ("ms", 1e-3)
-    curves = (
-        ("slots that are wrong", rows["claimed"].notna(), POISON, "-"),
-        ("requests that restored from them", rows["readers"], PURPLE, "-."),
-        ("root causes", rows["is_root"], INK, "--"),
-    )
-    times = [0.0, *(rows["time_us"] * scale), max(last * scale, 1e-9)]
-    for label, counts, color, line in curves:
-        sums = [0, *counts.astype("int64").cumsum()]
-        heights = [*sums, sums[-1]]
-        text = f"{label}: {sums[-1]:,}"
+    end = max(last * scale, 1e-9)
+    for label, at, color, line in curves:
+        times = [0.0, *(scale * time for time in sorted(at.tolist())), end]
+        heights = [*range(len(at) + 1), len(at)]
+        text = f"{label}: {len(at):,}"
         ax.step(times, heights, where="post", color=color, linestyle=line, linewidth=2, label=text, zorder=3)
         if label == curves[0][0]:
             ax.fill_between(times, heights, step="post", color=color, alpha=0.12, linewidth=0)
     if rows.empty:
         say(ax, "nothing is poisoned")
-    ax.set_xlim(0, times[-1] * 1.02)
+    ax.set_xlim(0, end * 1.02)
     ax.set_ylim(bottom=0)
     frame(ax, f"time ({unit})", "count since the start", SIZE)
     whole_ticks(ax, "x")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sim.report.text import one_line
-from sim.stats import NO_HITS, NO_RUNS, PER, paired, rates
+from sim.report.text import one_line, plural
+from sim.stats import NO_HITS, PER, paired, rates
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,15 +41,17 @@ def print_sweep(plan: Plan, table: pd.DataFrame, console: Console) -> None:
     by = [*keys, "variant", *(["case"] if any(case for _, case in plan.picks) else [])]
     claims, requests = rates(table, by, "claim"), rates(table, by, "request")
     shown = Table(box=None, pad_edge=False)
-    for name in [*(key.rpartition(".")[2] for key in keys), *by[len(keys) :]]:
+    for name in [*short(keys), *by[len(keys) :]]:
         shown.add_column(name, no_wrap=True)
     for name in ("runs", "poisoned", "of claims", "95 %", "95 % (runs)", "requests", "hit rate"):
         shown.add_column(name, justify="right", no_wrap=True)
     for claim, request in zip(claims.head(SHOWN).to_dict("records"), requests.to_dict("records"), strict=False):
         cells = [one_line(_shown(claim[name])) for name in by]
         counts = [f"{claim['runs']:,}", f"{claim['wrong']:,}"]
-        if claim["conclusion"] in (NO_HITS, NO_RUNS):
-            shown.add_row(*map(Text, [*cells, counts[0], *claim["conclusion"].split(": ")]))
+        if not claim["trials"]:
+            why, nothing = claim["conclusion"].split(": ")
+            unread = f", {claim['wrong_without_hits']:,} poisoned" if claim["wrong_without_hits"] else ""
+            shown.add_row(*map(Text, [*cells, counts[0], f"{why}{unread}", nothing]))
             continue
         found = (
             _percent(claim["rate"]), _between(claim["low"], claim["high"]),
@@ -63,6 +65,19 @@ def print_sweep(plan: Plan, table: pd.DataFrame, console: Console) -> None:
     _print_differences(table, console)
 
 
+def short(keys: Sequence[str]) -> list[str]:
+    """As much of each key's end as tells it from the others."""
+    parts = [key.split(".") for key in keys]
+    sizes = [
+        next(
+            (n for n in range(1, len(mine)) if sum(other[-n:] == mine[-n:] for other in parts) == 1),
+            len(mine),
+        )
+        for mine in parts
+    ]
+    return [".".join(mine[-size:]) for mine, size in zip(parts, sizes, strict=True)]
+
+
 def _print_differences(table: pd.DataFrame, console: Console) -> None:
     first, *others = dict.fromkeys(table["variant"])
     found = [(name, paired(table, first, name, COSTS).to_dict("records")) for name in others]
@@ -70,7 +85,8 @@ def _print_differences(table: pd.DataFrame, console: Console) -> None:
         return
     shown = Table(box=None, pad_edge=False)
     shown.add_column(f"against {one_line(first)}", no_wrap=True)
-    for name in ("pairs", *COSTS):
+    steps = set(table["clock"].dropna()) == {"steps"}
+    for name in ("pairs", *(name.replace("_us", " (steps)") if steps else name for name in COSTS)):
         shown.add_column(name, justify="right", no_wrap=True)
     for name, rows in found:
         shown.add_row(*map(Text, [one_line(name), f"{rows[0]['pairs']:,}", *map(_difference, rows)]))
@@ -98,8 +114,10 @@ def _print_notes(plan: Plan, table: pd.DataFrame, claims: pd.DataFrame, console:
     counted = int(claims["runs"].sum()) + len(failed)
     if counted < len(table):
         _say(console, f"note: where the seeds change nothing they count as one run ({len(table) - counted:,} repeats)")
-    if int(claims["without_hits"].sum()) and not (claims["conclusion"] == NO_HITS).all():
-        _say(console, f"note: {int(claims['without_hits'].sum()):,} runs without hits are left out of the rates")
+    without, unread = (int(claims[name].sum()) for name in ("without_hits", "wrong_without_hits"))
+    if unread or (without and not (claims["conclusion"] == NO_HITS).all()):
+        read = f"; {plural(unread, 'poisoned slot')} in them, which nobody read" if unread else ""
+        _say(console, f"note: {without:,} runs without hits are left out of the rates{read}")
     for text, group in list(failed.groupby("error", sort=False))[:SHOWN_ERRORS]:
         _say(console, f"{len(group):,} failed (first: run {group['run'].iloc[0]}): {one_line(str(text))[:ERROR]}")
     kinds = failed["error"].nunique()

@@ -15,7 +15,7 @@ from typing import Any
 
 from sim.errors import InputError
 from sim.sweeps.plan import Plan
-from sim.sweeps.work import COUNTS, Row, begun
+from sim.sweeps.work import COUNTS, TEXTS, Row, begun
 
 SCHEMA = "stateat-sweep-runs/1"
 
@@ -106,8 +106,9 @@ class Journal:
         task = self.plan.task(index)
         known = begun(task) | ({} if task.variant else {"variant": said["variant"]})
         same = all(type(said[name]) is type(value) and said[name] == value for name, value in known.items())
-        texts = all(isinstance(text, str) for text in (said["variant"], said["error"], said["digest"] or ""))
-        counts = all(isinstance(said[name], int | float | None) for name in COUNTS if name != "digest")
+        named = ("variant", "error", *(name for name in TEXTS if said[name] is not None))
+        texts = all(isinstance(said[name], str) for name in named)
+        counts = all(isinstance(said[name], int | float | None) for name in COUNTS if name not in TEXTS)
         if set(said) != {*known, *COUNTS, "error"} or not (same and texts and counts):
             raise ValueError(index)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sim.errors import InputError
 from sim.files import atomic, check_apart, check_writable
 from sim.sweeps.journal import path_of
-from sim.sweeps.work import COUNTS, Row
+from sim.sweeps.work import COUNTS, TEXTS, Row
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +38,7 @@ def _typed(name: str, values: list[Any], keys: Sequence[str]) -> tuple[list[Any]
         return _swept(values)
     if name in ("run", "point", "seed"):
         return values, "int64"
-    if name in ("variant", "case", "digest", "error"):
+    if name in ("variant", "case", *TEXTS, "error"):
         return values, "str"
     if name == "livelock":
         return values, "boolean"

@@ -18,10 +18,12 @@ COUNTS = (
     "poisoned", "poisoned_roots", "claims", "restores", "starts", "wrong_restores", "wrong_reads", "tainted_requests",
     "requests", "finished", "hit_tokens", "resume_hit_tokens", "loaded_tokens", "prompt_tokens", "prefill_tokens",
     "deferred", "steps", "preempted", "evicted", "livelock", "ttft_p50_us", "ttft_p95_us", "ttft_p99_us", "time_us",
-    "digest",
+    "clock", "digest",
 )  # fmt: skip
 """What a run came to, in the order of the table. ``starts``: admissions that started from a state: that of a hit, a
-tier or a connector; the others are an outcome's."""
+tier or a connector; ``clock``: what its times count; the others are an outcome's."""
+TEXTS = ("clock", "digest")
+"""Those that are no numbers."""
 
 
 class Starts(Observer):
@@ -56,7 +58,7 @@ def work(task: Task) -> Row:
         return _failed(row, str(error))
     except Exception as error:
         return _failed(row, f"{type(error).__name__}: {error}")
-    return row | _counts(outcome, starts.count) | {"error": ""}
+    return row | _counts(outcome, starts.count, run.options.clock) | {"error": ""}
 
 
 def _failed(row: Row, error: str) -> Row:
@@ -64,9 +66,9 @@ def _failed(row: Row, error: str) -> Row:
     return row | dict.fromkeys(COUNTS) | {"error": error.encode(errors="backslashreplace").decode()}
 
 
-def _counts(outcome: Outcome, starts: int) -> Row:
+def _counts(outcome: Outcome, starts: int, clock: str) -> Row:
     found: Row = {name: getattr(outcome, name) for name in COUNTS if hasattr(outcome, name)}
-    found["starts"] = starts
+    found["starts"], found["clock"] = starts, clock
     for name in ("p50", "p95", "p99"):
         found[f"ttft_{name}_us"] = outcome.ttft_us.get(name)
     return {name: found[name] for name in COUNTS}

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+from worlds import World, worlds
 
 import sim
 from sim import frames
 from sim.columns import Columns
+from sim.engine.presets import PRESETS
 from sim.engine.scheduler import Step
 from sim.errors import InputError, MissingError
 from sim.loop import step_us
 from sim.result import Outcome, Result
 from sim.scenario import load, runs
-from sim.simulate import simulate
+from sim.simulate import drive, simulate
 
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIOS = ROOT / "scenarios"
@@ -62,6 +67,8 @@ def test_frames_add_up_to_the_counts_of_each_run(file: Path) -> None:
         assert chunks["steps"].sum() == outcome.chunks
         assert claims["claim"].tolist() == list(range(outcome.claims))
         assert steps["claims"].sum() == outcome.claims
+        assert steps["prefill_tokens"].sum() == outcome.prefill_tokens
+        assert (requests["tainted_us"].notna() == requests["tainted"]).all()
         assert (steps["poisoned"].iloc[-1] if len(steps) else 0) == outcome.poisoned
         assert steps["step"].is_monotonic_increasing and steps["step"].is_unique
         about = findings[findings["invariant"].isin(["I1", "I13"])]
@@ -95,6 +102,17 @@ def test_frames_do_not_depend_on_fast_forwarding(file: Path) -> None:
         assert quick.chunks["steps"].sum() == full.chunks["steps"].sum() == len(full.chunks)
 
 
+@given(world=worlds(), preset=st.sampled_from(sorted(PRESETS)))
+def test_the_prefill_of_all_steps_is_that_of_the_outcome(world: World, preset: str) -> None:
+    """Drafts behind a prompt's end are no prefill in either."""
+    world, columns = world.under(preset), Columns()
+    outcome = drive(world.options, world.arrivals, world.budgets, observers=[columns])
+    steps = Result("", "", "", "", "us", {"": outcome}, columns={("", ""): columns}).steps
+    assert steps["prefill_tokens"].sum() == outcome.prefill_tokens
+    behind = (np.asarray(columns.chunk_prefill) * np.asarray(columns.chunk_drafts)).any()
+    event(f"drafts behind a prompt: {bool(behind)}")
+
+
 def test_a_step_lasts_what_its_tokens_cost() -> None:
     scenario = load(SCENARIOS / "load" / "demo.yaml")
     (options, *_) = [run.options for run in scenario.expanded]
@@ -119,6 +137,7 @@ def test_the_anatomy_in_frames() -> None:
     assert old["hit_tokens"].to_dict() == {"a": 0, "b": 1600, "c": 1600}
     assert old["tainted"].to_dict() == {"a": False, "b": True, "c": True}
     assert old["ttft_us"].tolist() == [2, 1, 1]
+    assert old["tainted_us"].dropna().to_dict() == {"b": 3, "c": 6}
     (claim,) = result.claims[result.claims["variant"] == "old gate"].itertuples()
     assert (claim.request, claim.group, claim.column, claim.offset, claim.restores) == ("a", "gdn", 0, 1600, 2)
     found = result.findings.loc[claim.finding]

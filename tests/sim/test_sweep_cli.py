@@ -14,6 +14,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from sim.cli import main
+from sim.report.sweep import short
 from sim.stats import PER
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,20 +28,78 @@ def invoke(folder: Path, *arguments: str, **changes: Any) -> Result:
 
 
 def test_a_line_for_each_point_and_variant_on_stdout_and_progress_on_stderr(tmp_path: Path) -> None:
-    result = invoke(tmp_path)
+    result = invoke(tmp_path, seeds="3:8")
     assert result.exit_code == 0, result.output
     rates, costs = result.stdout.split("\n\n")
     head, *lines = rates.splitlines()[1:]
     assert head.split()[:2] == ["max_num_batched_tokens", "variant"]
     assert head.split()[2:6] == ["runs", "poisoned", "of", "claims"] and head.endswith("requests  hit rate")
     assert [line.split()[:3] for line in lines] == [
-        ["400", "old", "2"], ["400", "new", "2"], ["800", "old", "2"], ["800", "new", "2"],
+        ["400", "old", "5"], ["400", "new", "5"], ["800", "old", "5"], ["800", "new", "5"],
     ]  # fmt: skip
     head, line = costs.splitlines()
     assert head.split() == ["against", "old", "pairs", "hit_rate", "ttft_p50_us", "steps", "deferred"]
-    assert line.split()[:2] == ["new", "4"] and line.count("[") == 4
-    assert "small: 8 runs (2 points, 2 seeds, 2 variants and cases)" in result.stderr
+    assert line.split()[:2] == ["new", "10"] and line.count("[") == 4
+    assert "small: 20 runs (2 points, 5 seeds, 2 variants and cases)" in result.stderr
     assert "nothing is kept without --out" in result.stderr
+
+
+def test_times_in_steps_are_called_so_and_few_pairs_have_no_interval(tmp_path: Path) -> None:
+    base = small_sweep.base()
+    base["engine"]["clock"] = "steps"
+    base["workload"]["arrivals"]["rate"] = 1
+    head, line = invoke(tmp_path, base=base).stdout.split("\n\n")[1].splitlines()
+    assert head.split() == ["against", "old", "pairs", "hit_rate", "ttft_p50", "(steps)", "steps", "deferred"]
+    assert "[" not in line
+
+
+def test_points_that_change_nothing_are_no_new_pairs(tmp_path: Path) -> None:
+    one = invoke(tmp_path, grid=None, seeds="3:8").stdout.split("\n\n")[1]
+    many = invoke(tmp_path, grid={"engine.num_blocks": [4000, 5000, 6000, 7000]}, seeds="3:8").stdout.split("\n\n")[1]
+    assert many == one and one.split()[7:9] == ["new", "5"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "shown"),
+    [
+        (["engine.groups.0.block_size", "engine.groups.1.block_size"], ["0.block_size", "1.block_size"]),
+        (["engine.max_num_seqs", "workload.count"], ["max_num_seqs", "count"]),
+        (
+            ["variants.a.engine.watermark", "variants.b.engine.watermark", "x"],
+            ["a.engine.watermark", "b.engine.watermark", "x"],
+        ),
+        (["rules", "variants.a.rules"], ["rules", "a.rules"]),
+    ],
+)
+def test_a_column_is_headed_by_as_much_of_its_key_as_tells_it_apart(keys: list[str], shown: list[str]) -> None:
+    assert short(keys) == shown
+
+
+def test_what_was_poisoned_in_runs_without_hits_is_told(tmp_path: Path) -> None:
+    """Nobody reads a cache that each request fills anew; what it holds may be wrong all the same."""
+    workload = {**small_sweep.BASE["workload"], "prefixes": {"kind": "none"}}
+    result = invoke(
+        tmp_path, base=small_sweep.base(workload=workload), grid={"engine.max_num_batched_tokens": [400]}, seeds=[1]
+    )
+    table = json.loads(
+        invoke(
+            tmp_path,
+            "--json",
+            "-",
+            base=small_sweep.base(workload=workload),
+            grid={"engine.max_num_batched_tokens": [400]},
+            seeds=[1],
+        ).stdout
+    )
+    (old, new) = table["rates"]["claim"]
+    assert old["wrong_without_hits"] > 0 == new["wrong_without_hits"]
+    count = old["wrong_without_hits"]
+    assert [line.split()[:6] for line in result.stdout.splitlines() if line.startswith("400")] == [
+        ["400", "old", "1", "no", "hits,", str(count)], ["400", "new", "1", "no", "hits", "no"],
+    ]  # fmt: skip
+    assert (
+        f"2 runs without hits are left out of the rates; {count} poisoned slots in them, which nobody" in result.stdout
+    )
 
 
 def test_a_narrow_terminal_cuts_no_interval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,6 +55,12 @@ def findings(*rows: dict[str, Any]) -> pd.DataFrame:
     return frame(list(rows), columns)
 
 
+def requests(*tainted_us: int | None) -> pd.DataFrame:
+    """One for each time: when it first read a wrong state."""
+    rows = [{"request": f"r{i}", "tainted_us": time} for i, time in enumerate(tainted_us)]
+    return frame(rows, "request tainted_us").astype({"tainted_us": "Int64"})
+
+
 def claim(index: int, step: int, slot: int, **more: Any) -> dict[str, Any]:
     values = {
         "claim": index, "step": step, "time_us": step, "request": "a", "group": "gdn", "column": 0, "slot": slot,

@@ -44,13 +44,18 @@ def lives(**more: Any) -> Any:
     )
 
 
-def spread(*readers: int) -> Any:
+def spread() -> Any:
     times = (1_000_000, 2_400_000, 2_900_000, 6_000_000)
     rows = [
-        frames.finding(i, time_us=t, step=t // 14_000, is_root=i in (0, 3), root=3 if i == 3 else 0, readers=n)
-        for i, (t, n) in enumerate(zip(times, readers, strict=True))
+        frames.finding(i, time_us=t, step=t // 14_000, is_root=i in (0, 3), root=3 if i == 3 else 0)
+        for i, t in enumerate(times)
     ]
     return frames.findings(*rows, frames.finding(4, time_us=2_000_000, step=142, invariant="I2", severity="shape"))
+
+
+def reading(*seconds: float) -> Any:
+    """Requests that first read a wrong state then, and one that never does."""
+    return frames.requests(*(round(1e6 * second) for second in seconds), None)
 
 
 def clients(worst: int = 32, seeds: int = 3) -> Any:
@@ -89,7 +94,7 @@ def gates(more: int = 11_000) -> Any:
 PICTURES: dict[str, Callable[[Any], None]] = {
     "timeline": lambda ax: plots.timeline(frames.chunks(), ax, [ROOT], 1600),
     "slot-life": lambda ax: plots.slot_life(lives(), ax, frames.findings(frames.finding())),
-    "blast-radius": lambda ax: plots.blast_radius(spread(2, 3, 0, 5), ax, 9_000_000),
+    "blast-radius": lambda ax: plots.blast_radius(spread(), ax, 9_000_000, reading(1.5, 2.5, 2.5, 3, 7)),
     "rate": lambda ax: plots.rate(clients(), ax, x=CLIENTS, label="concurrency (clients)"),
     "heat-map": lambda ax: plots.heat_map(grid(), ax, x=CLIENTS, y=BUDGET),
     "before-after": lambda ax: plots.before_after(gates(), ax, metric="ttft_p50_us"),
@@ -97,7 +102,7 @@ PICTURES: dict[str, Callable[[Any], None]] = {
 OTHERS: dict[str, Callable[[Any], None]] = {
     "timeline": lambda ax: plots.timeline(frames.chunks(), ax, [], 1600),
     "slot-life": lambda ax: plots.slot_life(lives(finding=None), ax),
-    "blast-radius": lambda ax: plots.blast_radius(spread(2, 3, 0, 9), ax, 9_000_000),
+    "blast-radius": lambda ax: plots.blast_radius(spread(), ax, 9_000_000, reading(*range(2, 9))),
     "rate": lambda ax: plots.rate(clients(48), ax, x=CLIENTS, label="concurrency (clients)"),
     "heat-map": lambda ax: plots.heat_map(grid(turned=True), ax, x=CLIENTS, y=BUDGET),
     "before-after": lambda ax: plots.before_after(gates(40_000), ax, metric="ttft_p50_us"),
@@ -228,10 +233,15 @@ def test_a_map_shows_wrong_slots_first_and_says_what_it_leaves_out() -> None:
 
 def test_a_blast_radius_counts_slots_once_and_roots_apart() -> None:
     ax = axis(PICTURES["blast-radius"])
-    assert words(ax) == ["slots that are wrong: 4", "requests that restored from them: 10", "root causes: 2"]
-    line = ax.lines[0]
-    assert list(line.get_xdata()) == [0, 1000, 2400, 2900, 6000, 9000]
-    assert list(line.get_ydata()) == [0, 1, 2, 3, 4, 4]
+    assert words(ax) == ["slots that are wrong: 4", "requests that read them: 5", "root causes: 2"]
+    slots, readers, roots = ax.lines
+    assert list(slots.get_xdata()) == [0, 1000, 2400, 2900, 6000, 9000]
+    assert list(slots.get_ydata()) == [0, 1, 2, 3, 4, 4]
+    assert list(roots.get_xdata()) == [0, 1000, 6000, 9000]
+    # Each once, when it read, and not when the slot was found wrong.
+    assert list(readers.get_xdata()) == [0, 1500, 2500, 2500, 3000, 7000, 9000]
+    alone = axis(lambda ax: plots.blast_radius(spread(), ax))
+    assert words(alone) == ["slots that are wrong: 4", "root causes: 2"]
 
 
 @pytest.mark.parametrize("rows", [(), ("shape",)])
