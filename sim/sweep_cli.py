@@ -74,14 +74,15 @@ def sweep(
         except KeyboardInterrupt as interrupt:
             click.echo(f"stateat: interrupted; {kept(progress.done, plan, out)}", err=True)
             sys.exit(exit_code(interrupt))
+    print_sweep(plan, table, console_on(stderr=str(json_path) == "-"))
+    if json_path is not None:
+        text = json.dumps(to_json(plan, table), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        write_text_or_stdout(json_path, text)
+    # Last, so that what goes wrong in it costs nothing else.
     if plot is not None:
         from sim.files import atomic
         from sim.report.plots import sweep_picture
 
         with atomic(plot, "--plot") as partial:
             sweep_picture(table, partial)
-    print_sweep(plan, table, console_on(stderr=str(json_path) == "-"))
-    if json_path is not None:
-        text = json.dumps(to_json(plan, table), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-        write_text_or_stdout(json_path, text)
     sys.exit(1 if (table["error"] != "").any() else 0)
