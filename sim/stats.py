@@ -42,6 +42,7 @@ BASIS = ("starts", "hit_tokens", "prompt_tokens")
 NO_HITS = "no hits: no conclusion"
 NO_RUNS = "every run failed: no conclusion"
 NO_PAIRS = "no pairs: no conclusion"
+NO_VALUES = "no pair has a value in both: no conclusion"
 FEWEST = 5
 """Seeds that an interval by resampling takes: that of fewer is far too narrow."""
 FEW_SEEDS = f"fewer than {FEWEST} seeds: no interval over runs"
@@ -158,16 +159,17 @@ def paired(
                 hits = (both["starts_a"] > 0) | (both["starts_b"] > 0)
             told = both[hits & both[f"{name}_a"].notna() & both[f"{name}_b"].notna()]
             row = {**key, "metric": name, "pairs": len(told), "without_hits": int((~hits).sum())}
-            found.append(row | _difference(told, name, level, len(both)))
+            nothing = NO_PAIRS if both.empty else NO_VALUES if hits.any() else NO_HITS
+            found.append(row | _difference(told, name, level, nothing))
     return pd.DataFrame(found, columns=[*by, *PAIRED])
 
 
-def _difference(told: pd.DataFrame, name: str, level: float, all_pairs: int) -> dict[str, Any]:
+def _difference(told: pd.DataFrame, name: str, level: float, nothing: str) -> dict[str, Any]:
     seeds = told["seed"].to_numpy()
     sizes = _by_seed(seeds, np.ones(len(told)))
     if not len(told):
-        nothing = dict.fromkeys(("baseline", "other", "difference", "low", "high"), nan)
-        return {"seeds": 0, **nothing, "conclusion": NO_HITS if all_pairs else NO_PAIRS}
+        empty = dict.fromkeys(("baseline", "other", "difference", "low", "high"), nan)
+        return {"seeds": 0, **empty, "conclusion": nothing}
     a, b = (_by_seed(seeds, _numbers(told[f"{name}_{side}"])) / sizes for side in "ab")
     difference = b - a
     low, high = nan, nan

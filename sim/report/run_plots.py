@@ -147,7 +147,7 @@ def blast_radius(findings: DataFrame, ax: Axes, end_us: int | None = None, reque
     if requests is not None:
         _one_run(requests)
         curves.append(("requests that read them", requests["tainted_us"].dropna(), PURPLE, "-."))
-    curves.append(("root causes", rows[rows["is_root"]]["time_us"], INK, "--"))
+    curves.append(("root causes", rows["time_us"][rows["is_root"].astype(bool)], INK, "--"))
     counts_steps = bool((rows["time_us"] == rows["step"]).all())
     last = max([0, end_us or 0, *(int(times.max()) for _, times, *_ in curves if len(times))])
     unit, scale = ("engine steps", 1.0) if counts_steps else ("s", 1e-6) if last >= 1e7 else ("ms", 1e-3)

@@ -27,6 +27,10 @@ SIZE = 9.5
 _CHARACTER_IN = 0.05 / 7
 """How wide a character of a label is, in inches of an axis before its layout (which widens it by a tenth) a point."""
 
+LEGEND_COLUMNS = 3
+_X_LABEL_IN = 0.53
+"""How much ticks and label of x take below an axis, in inches."""
+
 SUFFIXES = (".png", ".svg", ".pdf")
 
 
@@ -78,8 +82,16 @@ def fits(ax: Axes, label: str, share: float, size: float = 7) -> bool:
 
 
 def legend(ax: Axes, **more: Any) -> None:
-    """Below the axis."""
-    ax.legend(fontsize=SIZE - 1, frameon=False, loc="upper left", bbox_to_anchor=(0, -0.14), ncols=3, **more)
+    """Below the axis and what it says of x, however high the axis is."""
+    from matplotlib.transforms import ScaledTranslation
+
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    below = ax.transAxes + ScaledTranslation(0, -_X_LABEL_IN, figure.dpi_scale_trans)
+    ax.legend(
+        fontsize=SIZE - 1, frameon=False, loc="upper left", bbox_to_anchor=(0, 0), bbox_transform=below,
+        ncols=LEGEND_COLUMNS, borderaxespad=0, **more,
+    )  # fmt: skip
 
 
 def whole_ticks(ax: Axes, which: str) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import sim
 from sim.errors import InputError
-from sim.stats import ALIKE, FEW_PAIRS, FEW_SEEDS, NO_HITS, NO_PAIRS, NO_RUNS, PER, paired, rates, wilson
+from sim.stats import ALIKE, FEW_PAIRS, FEW_SEEDS, NO_HITS, NO_PAIRS, NO_RUNS, NO_VALUES, PER, paired, rates, wilson
 
 Counts = st.integers(0, 10**6)
 
@@ -358,6 +358,8 @@ def test_few_pairs_have_no_interval_and_none_has_no_difference() -> None:
         assert row["difference"] == 2 + (count - 1) / 2
     apart = pd.concat([runs({}, variant="a"), runs({}, variant="b", point=1)])
     assert paired(apart, "a", "b", "steps")["conclusion"].tolist() == [NO_PAIRS]
+    none = pairs([{"steps": None}], [{"steps": 1.0}])
+    assert paired(none, "a", "b", "steps")["conclusion"].tolist() == [NO_VALUES]
     failed = pairs([{}, {}], [{"error": "boom"}, {"error": "boom"}])
     assert paired(failed, "a", "b", "steps")["conclusion"].tolist() == [NO_PAIRS]
 

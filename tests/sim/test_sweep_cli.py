@@ -14,6 +14,8 @@ import yaml
 from click.testing import CliRunner, Result
 
 from sim.cli import main
+from sim.errors import InputError
+from sim.report import plots
 from sim.report.sweep import short
 from sim.stats import PER
 
@@ -236,3 +238,28 @@ def test_a_picture_is_written_and_what_cannot_be_drawn_is_refused_before_anythin
         refused = invoke(tmp_path, "--plot", str(tmp_path / path), **({} if grid is None else {"grid": grid}))
         assert refused.exit_code == 2 and said in refused.stderr and not refused.stdout
         assert not (tmp_path / path).exists()
+
+
+def test_a_fault_of_the_picture_costs_neither_table_nor_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def faulty(*_: Any) -> None:
+        raise InputError("no ink")
+
+    monkeypatch.setattr(plots, "sweep_picture", faulty)
+    result = invoke(tmp_path, "--plot", str(tmp_path / "p.png"), "--json", str(tmp_path / "t.json"), grid=None)
+    assert result.exit_code == 2 and "no ink" in result.stderr
+    assert "hit rate" in result.stdout and len(json.loads((tmp_path / "t.json").read_text())["rows"]) == 4
+    assert not (tmp_path / "p.png").exists()
+
+
+def test_null_among_the_values_of_a_key_is_drawn_too(tmp_path: Path) -> None:
+    grid = {"workload.prefixes": [None, {"kind": "repeat", "distinct": 3}]}
+    result = invoke(tmp_path, "--plot", str(tmp_path / "p.svg"), grid=grid, seeds=[1])
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "p.svg").exists()
+
+
+def test_more_series_than_can_be_told_apart_are_refused_before_anything_runs(tmp_path: Path) -> None:
+    variants = {f"v{i}": {"preset": "vllm-0.27.0"} for i in range(25)}
+    result = invoke(tmp_path, "--plot", str(tmp_path / "p.png"), base=small_sweep.base(variants=variants))
+    assert result.exit_code == 2 and "found 25 series (variants and cases), allowed at most 24" in result.stderr
+    assert not result.stdout

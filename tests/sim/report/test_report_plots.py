@@ -58,7 +58,7 @@ def reading(*seconds: float) -> Any:
     return frames.requests(*(round(1e6 * second) for second in seconds), None)
 
 
-def clients(worst: int = 32, seeds: int = 3) -> Any:
+def clients(worst: int = 32, seeds: int = 6) -> Any:
     rows = []
     for point, count in enumerate((1, 2, 4, 8, 16, worst)):
         for seed in range(seeds):
@@ -256,8 +256,90 @@ def test_points_without_hits_are_hollow_and_say_so() -> None:
     hollow = [line for line in ax.lines if line.get_markerfacecolor() == "white" and len(line.get_xdata())]
     assert [(list(line.get_xdata()), list(line.get_ydata())) for line in hollow] == [([1], [0])]
     (old,) = (line for line in ax.lines if line.get_label() == "old gate")
-    assert list(old.get_xdata()) == [2, 4, 8, 16, 32]
-    assert list(old.get_ydata()) == pytest.approx([4 / 3, 7 / 3, 13 / 3, 25 / 3, 49 / 3])
+    assert list(old.get_xdata()) == [1, 2, 4, 8, 16, 32]
+    assert list(old.get_ydata()) == pytest.approx([np.nan, 1.5, 2.5, 4.5, 8.5, 16.5], nan_ok=True)
+
+
+def test_neither_line_nor_band_goes_across_a_point_that_says_nothing() -> None:
+    sweep = clients()
+    sweep.loc[(sweep[CLIENTS] == 8) & (sweep["variant"] == "old gate"), "starts"] = 0
+    ax = axis(lambda ax: plots.rate(sweep, ax, x=CLIENTS))
+    (old,) = (line for line in ax.lines if line.get_label() == "old gate")
+    assert np.isnan(old.get_ydata()).tolist() == [True, False, False, True, False, False]
+    spans = [path.vertices[:, 0] for band in ax.collections for path in band.get_paths()]
+    assert [(span.min(), span.max()) for span in spans] == [(2, 4), (16, 32)]
+    # One without neighbours is a bar.
+    sweep.loc[(sweep[CLIENTS] == 4) & (sweep["variant"] == "old gate"), "starts"] = 0
+    ax = axis(lambda ax: plots.rate(sweep, ax, x=CLIENTS))
+    assert [list(line.get_xdata()) for line in ax.lines if line.get_linewidth() == 9] == [[2, 2]]
+
+
+def test_a_sweep_without_any_hit_says_so_in_its_middle(tmp_path: Path) -> None:
+    sweep = clients().assign(starts=0, hit_tokens=0)
+    ax = axis(lambda ax: plots.rate(sweep, ax, x=CLIENTS))
+    assert [text.get_text() for text in ax.texts] == ["no hits: no conclusion"]
+    assert not axis(PICTURES["rate"]).texts
+    plots.sweep_picture(sweep, tmp_path / "sweep.svg")
+
+
+def test_null_is_a_value_of_its_own(tmp_path: Path) -> None:
+    for kind, values in (("Int64", [1, 3, None]), ("object", ["a", None, '{"kind": "none"}'])):
+        rows = [frames.run(3 * s + i, "v", s, i, **{"a.b": value}) for s in range(3) for i, value in enumerate(values)]
+        sweep = frames.sweep(*rows).astype({"a.b": kind})
+        ax = axis(lambda ax, sweep=sweep: plots.rate(sweep, ax, x="a.b"))
+        assert "none" in [tick.get_text() for tick in ax.get_xticklabels()]
+        assert len(ax.lines[0].get_xdata()) == 3
+        plots.sweep_picture(sweep, tmp_path / "sweep.svg")
+        two = sweep.assign(**{"a.c": [1, 2, 2] * 3})
+        two.insert(5, "a.d", two.pop("a.c"))
+        plots.sweep_picture(two, tmp_path / "sweep.svg")
+
+
+def test_each_case_has_a_series_of_its_own(tmp_path: Path) -> None:
+    sweep = clients()
+    both = frames.sweep(*(row | {"case": case} for case in ("one", "two") for row in sweep.to_dict("records")))
+    ax = axis(lambda ax: plots.rate(both, ax, x=CLIENTS))
+    names = [f"{gate}, {case}" for case in ("one", "two") for gate in ("old gate", "fixed gate")]
+    assert [line.get_label() for line in ax.lines if "gate" in line.get_label()] == names
+    with pytest.raises(InputError, match="of one case: found one, two; choose one"):
+        plots.before_after(both, axis(PICTURES["rate"]))
+    plots.sweep_picture(both, tmp_path / "sweep.svg")
+    plots.sweep_picture(both[both[CLIENTS] == 8], tmp_path / "cases.svg")
+    assert (tmp_path / "cases.svg").read_text(encoding="utf-8").count('<g id="axes_') == 4
+
+
+def test_times_of_a_clock_of_steps_are_steps() -> None:
+    def label(sweep: Any) -> str:
+        return str(axis(lambda ax: plots.before_after(sweep, ax, metric="ttft_p50_us")).get_ylabel())
+
+    assert label(gates()) == label(gates().assign(clock="us")) == "time to first token, p50 (ms)"
+    assert label(gates().assign(clock="steps")) == "time to first token, p50 (engine steps)"
+    with pytest.raises(InputError, match=r"found runs of several clocks \(steps, us\), allowed one"):
+        label(gates().assign(clock=["us", "steps"] * 6))
+
+
+def test_a_measure_that_some_runs_lack_is_drawn_of_the_others() -> None:
+    sweep = gates().astype({"ttft_p50_us": "Float64"})
+    sweep.loc[0, "ttft_p50_us"] = None
+    ax = axis(lambda ax: plots.before_after(sweep, ax, metric="ttft_p50_us"))
+    assert len(ax.lines[0].get_xdata()) == 5
+    sweep["ttft_p50_us"] = None
+    with pytest.raises(InputError, match="found no measure 'ttft_p50_us'"):
+        axis(lambda ax: plots.before_after(sweep, ax, metric="ttft_p50_us"))
+    sweep = sweep.astype({"ttft_p50_us": "Float64"})
+    ax = axis(lambda ax: plots.before_after(sweep, ax, metric="ttft_p50_us"))
+    assert [text.get_text() for text in ax.texts] == ["no run has one"]
+
+
+@pytest.mark.parametrize("variants", [1, 4, 9, 24])
+@pytest.mark.parametrize("height", [2.5, 4, 8])
+def test_a_legend_lies_below_what_the_axis_says_of_x(variants: int, height: float) -> None:
+    sweep = frames.sweep(*(frames.run(i, f"v{i % variants}", **{CLIENTS: i // variants}) for i in range(2 * variants)))
+    figure = canvas(8, height + variants / 12)
+    ax = figure.subplots()
+    plots.rate(sweep, ax, x=CLIENTS)
+    figure.draw_without_rendering()
+    assert ax.get_legend().get_window_extent().y1 <= ax.xaxis.label.get_window_extent().y0
 
 
 def test_seeds_of_a_point_are_added_up_and_narrow_its_interval() -> None:
@@ -273,8 +355,8 @@ def test_a_band_is_the_interval_over_runs_and_one_run_has_none() -> None:
     def bands(seeds: int) -> int:
         return len(axis(lambda ax: plots.rate(clients(seeds=seeds), ax, x=CLIENTS)).collections)
 
-    assert bands(1) == 0
-    assert bands(3) == 1  # the other line is zero throughout
+    assert bands(1) == bands(4) == 0
+    assert bands(6) == 1  # the other line is zero throughout
 
 
 def test_a_difference_is_over_pairs_with_its_interval() -> None:
@@ -332,10 +414,16 @@ def test_a_heat_map_tells_no_hits_and_not_run_from_zero() -> None:
 
 
 def test_no_two_series_differ_in_colour_alone() -> None:
-    sweep = frames.sweep(*(frames.run(i, f"v{i % 6}", **{CLIENTS: i // 6}) for i in range(12)))
-    ax = axis(lambda ax: plots.rate(sweep, ax, x=CLIENTS))
+    def sweep(variants: int) -> Any:
+        rows = (frames.run(i, f"v{i % variants}", **{CLIENTS: i // variants}) for i in range(2 * variants))
+        return frames.sweep(*rows)
+
+    ax = axis(lambda ax: plots.rate(sweep(24), ax, x=CLIENTS))
     lines = [line for line in ax.lines if line.get_label().startswith("v")]
-    assert len({line.get_marker() for line in lines}) == len({line.get_color() for line in lines}) == len(lines) == 6
+    assert len({(line.get_marker(), line.get_linestyle()) for line in lines}) == len(lines) == 24
+    assert len({(line.get_marker(), line.get_color()) for line in lines[:6]}) == 6
+    with pytest.raises(InputError, match=r"found 25 series \(variants and cases\), allowed at most 24"):
+        axis(lambda ax: plots.rate(sweep(25), ax, x=CLIENTS))
 
 
 def test_runs_that_failed_are_not_drawn() -> None:
@@ -343,7 +431,7 @@ def test_runs_that_failed_are_not_drawn() -> None:
     sweep.loc[sweep["variant"] == "old gate", "error"] = "InputError: x"
     assert "old gate" not in words(axis(lambda ax: plots.rate(sweep, ax, x=CLIENTS)))
     sweep["error"] = "InputError: x"
-    with pytest.raises(InputError, match="of 36 runs none came to an end"):
+    with pytest.raises(InputError, match="of 72 runs none came to an end"):
         plots.rate(sweep, axis(PICTURES["rate"]), x=CLIENTS)
 
 
@@ -354,6 +442,12 @@ def test_one_picture_is_of_one_run() -> None:
         plots.slot_life(two, axis(PICTURES["slot-life"]))
     with pytest.raises(InputError, match="found old gate, fixed gate; choose one"):
         plots.heat_map(clients(), axis(PICTURES["rate"]), x=CLIENTS, y="seed")
+
+
+def test_what_no_single_run_has_is_no_measure_of_before_and_after() -> None:
+    for metric in ("claim", "digest"):
+        with pytest.raises(InputError, match=f"found no measure '{metric}'"):
+            plots.before_after(gates(), axis(PICTURES["rate"]), metric=metric)
 
 
 def test_a_missing_column_is_named_with_those_there() -> None:
