@@ -78,10 +78,7 @@ def sweep(
     if json_path is not None:
         text = json.dumps(to_json(plan, table), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
         write_text_or_stdout(json_path, text)
-<<<<<<< HEAD
-=======
     # Last, so that what goes wrong in it costs nothing else.
->>>>>>> wk-s
     if plot is not None:
         from sim.files import atomic
         from sim.report.plots import sweep_picture

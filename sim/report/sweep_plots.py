@@ -249,14 +249,9 @@ def _change(runs: DataFrame, first: str, other: str, metric: str) -> str:
     scale = _scale(runs, metric)
     if not row.pairs:
         return str(row.conclusion)
-<<<<<<< HEAD
     digits = 2 if metric == "hit_rate" else 1  # a tenth of a point can be all that an interval holds
     told = [f"{scale * value:+z,.{digits}f}" for value in (row.difference, row.low, row.high)]
-    return told[0] if row.pairs == 1 else f"{told[0]} [{told[1]}, {told[2]}]"
-=======
-    text = f"{scale * row.difference:+z,.1f}"
-    return text if isnan(row.low) else f"{text} [{scale * row.low:+z,.1f}, {scale * row.high:+z,.1f}]"
->>>>>>> wk-s
+    return told[0] if isnan(row.low) else f"{told[0]} [{told[1]}, {told[2]}]"
 
 
 def _number(value: float, what: str) -> str:
