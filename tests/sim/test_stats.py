@@ -358,7 +358,7 @@ def test_few_pairs_have_no_interval_and_none_has_no_difference() -> None:
         assert row["difference"] == 2 + (count - 1) / 2
     apart = pd.concat([runs({}, variant="a"), runs({}, variant="b", point=1)])
     assert paired(apart, "a", "b", "steps")["conclusion"].tolist() == [NO_PAIRS]
-    none = pairs([{"steps": None}], [{"steps": 1.0}])
+    none = pairs([{"steps": float("nan")}], [{"steps": 1.0}])
     assert paired(none, "a", "b", "steps")["conclusion"].tolist() == [NO_VALUES]
     failed = pairs([{}, {}], [{"error": "boom"}, {"error": "boom"}])
     assert paired(failed, "a", "b", "steps")["conclusion"].tolist() == [NO_PAIRS]
