@@ -61,7 +61,7 @@ def sweep(
     plan = read(file, variants, None if yes else LIMIT)
     check_outputs(files, plan.inputs)
     if plot is not None:
-        from sim.report.plots import check_picture
+        from sim.report.sweep_plots import check_picture
 
         check_picture(plan, plot)
     parts = (f"{plan.points:,} points", f"{len(plan.seeds):,} seeds", f"{len(plan.picks):,} variants and cases")
