@@ -8,10 +8,4 @@ hits is hollow and says so: nothing follows from it. Axes start at 0. Fonts can 
 from sim.report.run_plots import blast_radius, slot_life, timeline
 from sim.report.sweep_plots import before_after, heat_map, rate, sweep_picture
 
-<<<<<<< HEAD
 __all__ = ["before_after", "blast_radius", "heat_map", "rate", "slot_life", "sweep_picture", "timeline"]
-=======
-__all__ = [
-    "before_after", "blast_radius", "heat_map", "rate", "slot_life", "sweep_picture", "timeline",
-]  # fmt: skip
->>>>>>> wk-s
