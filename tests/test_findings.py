@@ -36,7 +36,7 @@ def test_a_point_of_each_table_comes_out_again(file: str, tmp_path: Path) -> Non
     assert result.exit_code == 0, result.output
     rates = result.stdout.partition("\n\n")[0].splitlines()[2:]
     assert len(rates) >= len(sweep["base"]["variants"])
-    for line in rates:
+    for line in (line for line in rates if not line.startswith("note: ")):
         assert line.split() in TABLES[file]
 
 

@@ -14,6 +14,7 @@ from sim.engine.idle import idle
 from sim.engine.presets import PRESETS
 from sim.engine.rules import RULES
 from sim.remedy import Search, Value, candidates
+from sim.result import Outcome
 from sim.scenario import Run, load, runs
 from sim.simulate import simulate
 from sim.story import roots
@@ -108,50 +109,18 @@ def test_releases_of_a_value() -> None:
     assert all(value.released is (value.releases != "no release") for value in everything)
 
 
-MORE = """\
-schema: stateat/1
-name: more
-engine:
-  preset: vllm-0.33.0
-  groups:
-    - {name: a1, kind: full-attention, block_size: 2, sliding_window: 64}
-    - {name: a2, kind: full-attention, block_size: 6, prefix_cacheable: false}
-    - {name: r0, kind: recurrent, block_size: 16}
-    - {name: r1, kind: recurrent, block_size: 16}
-    - {name: a0, kind: full-attention, block_size: 48}
-  clock: steps
-  speculative: {method: eagle, num_speculative_tokens: 2, accepted_drafts: [2, 2, 1, 0], block_drop: false}
-  max_num_batched_tokens: 48
-  max_num_seqs: 3
-  max_concurrent_batches: 2
-  scheduler_reserve_full_isl: false
-  num_prefill_checkpoint_blocks: 1
-  prefill_checkpoint_alignment: 2
-  max_model_len: 1565
-  num_blocks: 489
-workload:
-  requests:
-    - {id: q0, prompt: [[3, 55]], arrive: 14, accepted_drafts: [1]}
-    - {id: q1, prompt: [[22, 16]], max_tokens: 17, arrive: 15}
-    - {id: q2, prompt: [[3, 229]], max_tokens: 20, arrive: 1, accepted_drafts: [1]}
-    - {id: q3, prompt: [[3, 65], [132, 472]], max_tokens: 2, arrive: 20, external: 64}
-    - {id: q4, prompt: [[3, 337], [195, 227]], arrive: 8}
-    - {id: q5, prompt: [[39, 48]], max_tokens: 2, arrive: 13}
-"""
+def test_a_value_that_poisons_more_raises_nothing_though_the_roots_are_as_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = run_of(S02, "fixed gate")
+    outcome = simulate(run)
+    assert outcome.hits["b"] == 0
+    assert Search(run).raising("b", outcome) == {Value("drafter_guard", "look-ahead-hash"): 1600}
 
+    def worse(other: Run) -> Outcome:
+        found = simulate(other)
+        return replace(found, poisoned=found.poisoned + 1)
 
-def test_a_value_that_poisons_more_raises_nothing_though_the_roots_are_as_many(tmp_path: Path) -> None:
-    file = tmp_path / "more.yaml"
-    file.write_text(MORE)
-    (run,) = runs(load(file))
-    outcome, done = simulate(run), Search(run)
-    raised = done.raising("q0", outcome)
-    worse = done.tried[Value("split", "every-boundary")]
-    assert outcome.hits["q0"] == 0 and worse.hits["q0"] > 0
-    assert len(roots(worse.findings)) == len(roots(outcome.findings))
-    assert worse.poisoned > outcome.poisoned
-    assert raised
-    assert all(done.tried[value].poisoned <= outcome.poisoned for value in raised)
+    monkeypatch.setattr(remedy, "simulate", worse)
+    assert Search(run).raising("b", outcome) == {}
 
 
 def test_a_long_search_stops_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
