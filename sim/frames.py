@@ -18,6 +18,19 @@ if TYPE_CHECKING:
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 
+def summary(result: Result) -> pd.DataFrame:
+    """A row for each variant: what a notebook shows of a result."""
+    import pandas as pd
+
+    counts = ("poisoned", "poisoned_roots", "wrong_restores", "tainted_requests", "requests", "steps", "deferred")
+    rows = []
+    for name, outcome in result.variants.items():
+        rate = outcome.hit_tokens / outcome.prompt_tokens if outcome.prompt_tokens else 0.0
+        row = {"variant": name, "preset": outcome.preset, **{key: getattr(outcome, key) for key in counts}}
+        rows.append(row | {"hit_rate": f"{100 * rate:.1f} %"})
+    return pd.DataFrame(rows)
+
+
 def findings(result: Result) -> pd.DataFrame:
     """What was found, in order."""
     return _joined(FINDINGS, [(key, _findings(outcome)) for key, outcome in _outcomes(result)])

@@ -163,6 +163,12 @@ class Result:
         names = self.silent if self.expected else [name for name in self.variants if name not in self.uncompared]
         return [name for name in names if self.variants[name].grave or self.variants[name].livelock]
 
+    def _repr_html_(self) -> str:
+        """In a notebook: a line for each variant."""
+        from sim.frames import summary
+
+        return summary(self).to_html(index=False)
+
     # As pandas frames, with variant and case in front (docs/python.md). Each access makes a new one. All but
     # ``findings`` need a recording, and raise InputError without.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -187,3 +188,12 @@ def test_without_a_recording_there_is_one_message(name: str) -> None:
     with pytest.raises(InputError, match=r"s02-anatomy: nothing .* was recorded; sim.replay"):
         getattr(result, name)
     assert len(result.findings) == 3
+
+
+def test_a_notebook_shows_a_line_for_each_variant_and_escapes_its_name() -> None:
+    result = sim.replay(S02, record=False)
+    shown = frames.summary(result)
+    assert shown["variant"].tolist() == ["old gate", "fixed gate"]
+    assert shown["poisoned"].tolist() == [1, 0] and shown["hit_rate"].tolist() == ["50.0 %", "25.0 %"]
+    named = replace(result, variants={"<b>": result.variants["old gate"]})
+    assert "&lt;b&gt;" in named._repr_html_() and "<b>" not in named._repr_html_()
