@@ -1,8 +1,13 @@
 """Runs the real scheduler of a vLLM release and tells, line by line, what it decided.
 
 A child of stateat (:mod:`sim.adapters.vllm`) runs this file with the Python that has vLLM; it imports nothing of ours.
-Requests come as JSON Lines on standard input, one answer each goes to what was standard output; whatever vLLM prints
-goes to standard error. What the cache advertises is heard from the release's own block pool, never worked out here.
+Requests come as JSON Lines on what was standard input, one answer each goes to what was standard output; both are
+moved to descriptors of their own first, so that whatever the release prints goes to standard error. What the cache
+advertises is heard from the release's own block pool, never worked out here.
+
+It knows the releases 0.26.0 to 0.33.0 and checkouts between them. Where these differ, the place says which of them have
+what; a release that has neither shape is refused (:class:`Strange`), and what a release made of an option otherwise
+than it was told is refused by name (:meth:`Configuration.hold`).
 
 Scheduler-only: with ``--stub`` the modules that a scheduler imports but does not use (torch, kernels, models, servers)
 are stand-ins, so that a release needs neither torch nor its compiled parts. Standard library and vLLM only.
@@ -22,21 +27,18 @@ import importlib.metadata
 import importlib.util
 import inspect
 import json
+import logging
 import os
 import signal
 import sys
-import threading
-import time
 import types
+import typing
 from array import array
 
 # A folder beside this file has the name of the package that is wanted.
 sys.path[:] = [
     folder for folder in sys.path if os.path.abspath(folder or ".") != os.path.dirname(os.path.abspath(__file__))
 ]
-
-POLL_S = 0.5
-"""How often the worker looks whether its parent still lives."""
 
 # Stand-ins for what is imported but not used.
 
@@ -202,44 +204,98 @@ def stub():
 
 
 class Unsupported(Exception):
-    """The release lacks a feature that the scenario uses."""
+    """The release lacks a feature that the scenario uses, or made something else of it."""
 
 
-def accepts(function, name):
-    """Whether a callable has a parameter of this name."""
-    return name in inspect.signature(function).parameters
+class Strange(Exception):
+    """The release is built otherwise than those that this file knows."""
+
+    def __init__(self, what):
+        super().__init__(f"{what}; known are vLLM 0.26.0 to 0.33.0")
+
+
+NEWER = {
+    "disable_eagle_block_drop": (False, "engine.speculative.block_drop: false"),  # 0.30
+    "enable_mamba_shared_prefix_checkpoint": (False, "engine.shared_prefix_checkpoint"),  # 0.31
+    "num_prefill_checkpoint_blocks": (0, "engine.num_prefill_checkpoint_blocks"),  # 0.29
+    "prefix_cache_retention_interval": (None, "engine.prefix_cache_retention_interval"),  # 0.29
+}
+"""Arguments and fields that only later releases have: what their absence stands for, and the option."""
+
+WITHOUT = frozenset(
+    {
+        "disable_lookahead_block_hashes",  # 0.33: before, no hash looks ahead, asked or not
+        "num_hash_lookahead_tokens",  # 0.33
+        "prefill_checkpoint_alignment",  # 0.30: before, a constant of the kernel, which is not run here
+    }
+)
+"""Such of which any value is right where a release has none."""
+
+
+def accepted(what, names, wanted):
+    """Those of the values wanted that a release has a place for.
+
+    Raises Unsupported for an option that it lacks, and Strange where it lacks what all releases known have.
+    """
+    found, lacking = {}, []
+    for name, value in wanted.items():
+        if name in names:
+            found[name] = value
+        elif name in NEWER:
+            absent, option = NEWER[name]
+            if value != absent:
+                lacking.append(option)
+        elif name not in WITHOUT:
+            raise Strange(f"its {what} has no {name}")
+    if lacking:
+        raise Unsupported("it has no " + ", no ".join(lacking))
+    return found
 
 
 def call(function, **wanted):
-    """Call with those of the arguments that this release knows."""
-    known = inspect.signature(function).parameters
-    return function(**{name: value for name, value in wanted.items() if name in known})
+    """Call with those of the arguments that this release knows, and none that matters left out."""
+    return function(**accepted(function.__qualname__, inspect.signature(function).parameters, wanted))
+
+
+def attribute(thing, name):
+    """What all releases known have."""
+    if not hasattr(thing, name):
+        raise Strange(f"its {getattr(thing, '__name__', type(thing).__name__)} has no {name}")
+    return getattr(thing, name)
 
 
 def bare(cls, **values):
     """A configuration object with its defaults and these values, without the checks of a whole server."""
     made = object.__new__(cls)
+    names = [field.name for field in dataclasses.fields(cls)]
+    given = accepted(cls.__name__, names, values)
     for field in dataclasses.fields(cls):
-        value = None
-        if field.default is not dataclasses.MISSING:
-            value = _plain(field.default)
-        elif field.default_factory is not dataclasses.MISSING:
-            with contextlib.suppress(Exception):
-                value = field.default_factory()
-        object.__setattr__(made, field.name, value)
-    for name, value in values.items():
+        if field.name not in given:
+            object.__setattr__(made, field.name, _default(cls, field))
+    for name, value in given.items():
         object.__setattr__(made, name, value)
     return made
 
 
+MADE_ELSEWHERE = frozenset({"device_config"})
+"""Fields whose default asks the platform for a device, and which no scheduler reads."""
+
+
+def _default(cls, field):
+    """A field's default; None where it has none."""
+    try:
+        if field.default is not dataclasses.MISSING:
+            return _plain(field.default)
+        return None if field.default_factory is dataclasses.MISSING else field.default_factory()
+    except Exception as error:
+        if field.name in MADE_ELSEWHERE:
+            return None
+        raise Strange(f"the default of its {cls.__name__}.{field.name} cannot be had ({error})") from error
+
+
 def _plain(default):
     """The default that a pydantic field stands for."""
-    if type(default).__name__ != "FieldInfo":
-        return default
-    try:
-        return default.get_default(call_default_factory=True)
-    except Exception:
-        return None
+    return default.get_default(call_default_factory=True) if type(default).__name__ == "FieldInfo" else default
 
 
 class Lenient:
@@ -320,7 +376,7 @@ class Connector:
 
 def has_field(cls, name):
     """Whether a dataclass has a field of this name."""
-    return any(field.name == name for field in dataclasses.fields(cls))
+    return dataclasses.is_dataclass(cls) and any(field.name == name for field in dataclasses.fields(cls))
 
 
 # What a scenario says, as the release's own configuration.
@@ -343,11 +399,10 @@ class Configuration:
         from vllm.v1.core import single_type_kv_cache_manager as managers
         from vllm.v1.core.sched.scheduler import Scheduler
 
-        self._check_features()
+        self._check_features(Scheduler)
         config = self._whole()
         cache = self._cache()
-        if hasattr(managers, "register_all_kvcache_specs"):
-            managers.register_all_kvcache_specs(config)
+        managers.register_all_kvcache_specs(config)
         self._validate(config)
         block, unit = self._sizes(utils, cache, config)
         self._partial_hits(self.wanted["partial_hits"])
@@ -361,9 +416,11 @@ class Configuration:
             include_finished_set=False,
             log_stats=False,
         )
-        if not self.wanted["partial_hits"] and hasattr(scheduler, "mamba_partial_cache_hit"):
+        if not self.wanted["partial_hits"]:
+            attribute(scheduler, "mamba_partial_cache_hit")
             scheduler.mamba_partial_cache_hit = False
         self._encoder(scheduler)
+        self.hold(scheduler)
         return scheduler, self._hasher(utils, config, unit)
 
     def _encoder(self, scheduler):
@@ -372,38 +429,37 @@ class Configuration:
         from vllm.v1.core.encoder_cache_manager import EncoderCacheManager
         from vllm.v1.core.sched import scheduler as module
 
-        scheduler.max_num_encoder_input_tokens = self.wanted.get("max_num_encoder_input_tokens", 0)
-        scheduler.encoder_cache_manager = EncoderCacheManager(cache_size=self.wanted.get("encoder_cache_size", 0))
+        attribute(scheduler, "max_num_encoder_input_tokens")
+        attribute(scheduler, "encoder_cache_manager")
+        scheduler.max_num_encoder_input_tokens = self.wanted["max_num_encoder_input_tokens"]
+        scheduler.encoder_cache_manager = EncoderCacheManager(cache_size=self.wanted["encoder_cache_size"])
+        attribute(module, "get_mm_features_in_window")
+        # The cache's own module has had it too since 0.31.
         for place in (module, kv_cache_utils):
-            if isinstance(getattr(place, "get_mm_features_in_window", None), _Kind):
+            if isinstance(vars(place).get("get_mm_features_in_window"), _Kind):
                 place.get_mm_features_in_window = features_in_window
 
-    def _check_features(self):
-        from vllm.config import CacheConfig, SpeculativeConfig
-        from vllm.v1.core.sched.scheduler import Scheduler
-        from vllm.v1.kv_cache_interface import MambaSpec
-
-        wanted = self.wanted
-        lacking = []
-        if wanted["num_prefill_checkpoint_blocks"] and not has_field(MambaSpec, "num_prefill_checkpoint_blocks"):
-            lacking.append("num_prefill_checkpoint_blocks")
-        if wanted["retention_interval"] is not None and not has_field(CacheConfig, "prefix_cache_retention_interval"):
-            lacking.append("prefix_cache_retention_interval")
-        if wanted["shared_prefix_checkpoint"] and not has_field(CacheConfig, "enable_mamba_shared_prefix_checkpoint"):
-            lacking.append("shared_prefix_checkpoint")
-        if not wanted["eagle_block_drop"] and not has_field(SpeculativeConfig, "disable_eagle_block_drop"):
-            lacking.append("eagle_block_drop: false")
-        if wanted["multi_module_mtp"] and not hasattr(Scheduler, "_reserve_prefill_lookahead"):
-            lacking.append("multi_module_mtp")
-        if any(g["mode"] not in ("", "align") for g in wanted["groups"]) and not self._knows_all_mode():
-            lacking.append("mamba_cache_mode: all")
+    def _check_features(self, scheduler):
+        """What has no argument or field of its own that a release could lack."""
+        wanted, lacking = self.wanted, []
+        # Since 0.28.
+        if wanted["multi_module"] and not hasattr(scheduler, "_reserve_prefill_lookahead"):
+            lacking.append("engine.speculative.multi_module")
+        modes = self._modes()
+        for i, group in enumerate(wanted["groups"]):
+            if group["recurrent"] and group["mamba_cache_mode"] not in modes:
+                lacking.append(f"engine.groups.{i}.mamba_cache_mode: {group['mamba_cache_mode']}")
         if lacking:
             raise Unsupported("it has no " + ", no ".join(lacking))
 
-    def _knows_all_mode(self):
-        from vllm.v1.core.single_type_kv_cache_manager import MambaManager
+    def _modes(self):
+        """The release's own words: ``all`` went with 0.32."""
+        from vllm.config import CacheConfig
 
-        return not hasattr(MambaManager, "has_positionally_stable_blocks")
+        modes = typing.get_args(typing.get_type_hints(CacheConfig).get("mamba_cache_mode"))
+        if "align" not in modes:
+            raise Strange("its CacheConfig.mamba_cache_mode has no align")
+        return modes
 
     def _whole(self):
         from vllm.config import (
@@ -431,7 +487,7 @@ class Configuration:
             prefix_match_unit=wanted["hash_unit"],
             mamba_block_size=max((g["block_size"] for g in wanted["groups"] if g["recurrent"]), default=None),
             mamba_cache_mode=self._cache_mode(),
-            prefix_cache_retention_interval=wanted["retention_interval"],
+            prefix_cache_retention_interval=wanted["prefix_cache_retention_interval"],
             enable_mamba_shared_prefix_checkpoint=wanted["shared_prefix_checkpoint"],
         )
         scheduling = bare(
@@ -439,13 +495,12 @@ class Configuration:
             max_num_batched_tokens=wanted["max_num_batched_tokens"],
             max_num_scheduled_tokens=None,
             max_num_seqs=wanted["max_num_seqs"],
-            max_model_len=wanted["max_model_len"],
             long_prefill_token_threshold=wanted["long_prefill_token_threshold"],
             enable_chunked_prefill=True,
             async_scheduling=False,
-            disable_chunked_mm_input=wanted.get("disable_chunked_mm_input", False),
+            disable_chunked_mm_input=wanted["disable_chunked_mm_input"],
             watermark=wanted["watermark"],
-            scheduler_reserve_full_isl=wanted["reserve_full_isl"],
+            scheduler_reserve_full_isl=wanted["scheduler_reserve_full_isl"],
             policy="fcfs",
         )
         config = bare(
@@ -456,11 +511,12 @@ class Configuration:
             parallel_config=bare(ParallelConfig),
             observability_config=bare(ObservabilityConfig),
             speculative_config=self._speculative(),
+            lora_config=None,
+            kv_events_config=None,
+            kv_transfer_config=None,
+            ec_transfer_config=None,
         )
-        for name in ("lora_config", "kv_events_config", "kv_transfer_config", "ec_transfer_config"):
-            object.__setattr__(config, name, None)
-        if hasattr(config, "_set_max_num_scheduled_tokens"):
-            config._set_max_num_scheduled_tokens()
+        attribute(config, "_set_max_num_scheduled_tokens")()
         return config
 
     def _speculative(self):
@@ -476,26 +532,42 @@ class Configuration:
 
             max_num_new_slots_for_drafting = slots
 
-        return bare(
+        made = bare(
             Speculative,
-            method="draft_model" if slots else wanted["method"],
+            method=wanted["method"],
             num_speculative_tokens=self.drafts,
-            disable_eagle_block_drop=not wanted["eagle_block_drop"],
+            parallel_drafting=False,
+            disable_eagle_block_drop=not wanted["block_drop"],
             disable_lookahead_block_hashes=not wanted["hash_lookahead"],
             draft_model_config=Lenient(
                 hf_config=Lenient(
-                    num_nextn_predict_layers=self.drafts if wanted["multi_module_mtp"] else 1,
+                    num_nextn_predict_layers=self.drafts if wanted["multi_module"] else 1,
                     # dspark's own default; else it would need a slot more.
                     sample_from_anchor=True,
                 )
             ),
         )
+        self._slots(made, attribute(SpeculativeConfig, "max_num_new_slots_for_drafting").fget)
+        return made
+
+    def _slots(self, speculative, own):
+        """A warning where a server would not take the scenario's slots off the budget, however it drafts."""
+        slots = {}
+        for parallel in (True, False):
+            object.__setattr__(speculative, "parallel_drafting", parallel)
+            slots[own(speculative)] = None
+        wanted = self.wanted["draft_slots"]
+        if wanted not in slots:
+            self.warnings.append(
+                f"a server of this release would take {' or '.join(map(str, sorted(slots)))} slots for each request "
+                f"off the budget for {self.wanted['method']}, not the {wanted} of engine.speculative.draft_slots"
+            )
 
     def _cache_mode(self):
         """A server sets it to none without prefix caching, so that its scheduler does not split at blocks."""
         if not self.wanted["enable_prefix_caching"]:
             return "none"
-        return "all" if any(g["mode"] == "all" for g in self.wanted["groups"]) else "align"
+        return "all" if any(g["mamba_cache_mode"] == "all" for g in self.wanted["groups"]) else "align"
 
     def _cache(self):
         from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheGroupSpec
@@ -514,7 +586,7 @@ class Configuration:
             num_blocks=self.wanted["num_blocks"],
             kv_cache_tensors=[],
             kv_cache_groups=groups,
-            prefix_cache_retention_interval=self.wanted["retention_interval"],
+            prefix_cache_retention_interval=self.wanted["prefix_cache_retention_interval"],
         )
 
     def _spec(self, group):
@@ -522,7 +594,7 @@ class Configuration:
         from vllm.v1.kv_cache_interface import FullAttentionSpec, MambaSpec, SlidingWindowSpec
 
         if not group["recurrent"]:
-            window = {"sliding_window": group["sliding_window"]} if group.get("sliding_window") else {}
+            window = {"sliding_window": group["sliding_window"]} if group["sliding_window"] else {}
             kind = SlidingWindowSpec if window else FullAttentionSpec
             return call(
                 kind, block_size=group["block_size"], num_kv_heads=1, head_size=64, dtype=torch.float16, **window
@@ -532,7 +604,7 @@ class Configuration:
             block_size=group["block_size"],
             shapes=((1, 64),),
             dtypes=(torch.float16,),
-            mamba_cache_mode=group["mode"] or "align",
+            mamba_cache_mode=group["mamba_cache_mode"],
             num_speculative_blocks=self.drafts,
             num_prefill_checkpoint_blocks=self.wanted["num_prefill_checkpoint_blocks"],
             prefill_checkpoint_alignment=self.wanted["prefill_checkpoint_alignment"],
@@ -540,9 +612,7 @@ class Configuration:
 
     def _validate(self, config):
         """What a server of this release would say to the block size; the scenario runs all the same."""
-        check = getattr(config, "validate_block_size", None)
-        if check is None:
-            return
+        check = attribute(config, "validate_block_size")
         try:
             check()
         except AssertionError as error:
@@ -562,9 +632,6 @@ class Configuration:
                     f"a server of this release would hash every {resolved[1]} tokens and align to {resolved[0]}, "
                     f"not {unit} and {block}"
                 )
-        for name, value in (("hash_block_size", unit), ("cache_hit_alignment_tokens", unit)):
-            if hasattr(cache, name):
-                setattr(cache, name, value)
         return block, unit
 
     def _partial_hits(self, on):
@@ -589,10 +656,111 @@ class Configuration:
         return call(
             utils.get_request_block_hasher,
             hash_block_size=unit,
-            block_size=unit,
             caching_hash_fn=sha256,
-            num_hash_lookahead_tokens=getattr(config, "num_hash_lookahead_tokens", 0),
+            num_hash_lookahead_tokens=hash_lookahead(config),
         )
+
+    # What became of it.
+
+    def hold(self, scheduler):
+        """Hold what the release made of the configuration against what it was told; raises Unsupported by name."""
+        made = [
+            f"{option}: found {wanted}, and the release made it {found}"
+            for option, wanted, found in (*self._made(scheduler), *self._made_of_groups(scheduler))
+            if found != wanted
+        ]
+        if made:
+            raise Unsupported("; ".join(made))
+        # Since 0.31 a release lowers it by itself, where the drafter's queries would not fit the budget.
+        active = getattr(scheduler, "max_num_active_reqs", scheduler.max_num_running_reqs)
+        if active < self.wanted["max_num_seqs"]:
+            self.warnings.append(
+                f"this release runs at most {active} requests at a time here, not the {self.wanted['max_num_seqs']} "
+                "of engine.max_num_seqs"
+            )
+
+    def _made(self, scheduler):
+        """(option, what was asked, what the release has)"""
+        wanted, manager, config = self.wanted, scheduler.kv_cache_manager, scheduler.vllm_config
+        coordinator, pool = manager.coordinator, manager.block_pool
+        settings, cache, speculative = config.scheduler_config, config.cache_config, config.speculative_config
+        yield "engine.num_blocks", wanted["num_blocks"], pool.num_gpu_blocks
+        yield "engine.max_num_batched_tokens", wanted["max_num_batched_tokens"], settings.max_num_batched_tokens
+        # To 0.27 a drafter's slots are taken off beforehand, for each request that could run.
+        budget, cap = wanted["max_num_batched_tokens"], scheduler.max_num_scheduled_tokens
+        taken = wanted["draft_slots"] * wanted["max_num_seqs"] if self.drafts else 0
+        yield "engine.speculative.draft_slots", cap if cap == budget else budget - taken, cap
+        yield "engine.max_num_seqs", wanted["max_num_seqs"], scheduler.max_num_running_reqs
+        yield "engine.max_model_len", wanted["max_model_len"], scheduler.max_model_len
+        threshold = settings.long_prefill_token_threshold
+        yield "engine.long_prefill_token_threshold", wanted["long_prefill_token_threshold"], threshold
+        yield "engine.enable_prefix_caching", wanted["enable_prefix_caching"], bool(manager.enable_caching)
+        if not wanted["partial_hits"]:
+            yield "engine.partial_hits", False, partial_hits(coordinator)
+        yield "engine.prefix_match_unit", wanted["hash_unit"], scheduler.hash_block_size
+        yield "engine.prefix_match_unit", wanted["hash_unit"], pool.hash_block_size
+        yield "engine.groups", wanted["scheduler_block_size"], scheduler.block_size
+        yield "engine.cache_config_block_size", wanted["cache_config_block_size"], cache.block_size
+        yield "engine.watermark", int(wanted["watermark"] * wanted["num_blocks"]), manager.watermark_blocks
+        full = bool(scheduler.scheduler_reserve_full_isl)
+        yield "engine.scheduler_reserve_full_isl", wanted["scheduler_reserve_full_isl"], full
+        # To 0.28 the coordinator reads an environment variable.
+        interval = wanted["prefix_cache_retention_interval"]
+        yield "engine.prefix_cache_retention_interval", interval, coordinator.retention_interval
+        # The release itself narrows it to caches where it can help.
+        junctions = getattr(cache, "enable_mamba_shared_prefix_checkpoint", False)  # 0.31
+        yield "engine.shared_prefix_checkpoint", wanted["shared_prefix_checkpoint"], junctions
+        encoder = scheduler.encoder_cache_manager
+        yield "engine.encoder_cache_size", wanted["encoder_cache_size"], encoder.cache_size
+        tokens = scheduler.max_num_encoder_input_tokens
+        yield "engine.max_num_encoder_input_tokens", wanted["max_num_encoder_input_tokens"], tokens
+        whole = settings.disable_chunked_mm_input
+        yield "engine.disable_chunked_mm_input", wanted["disable_chunked_mm_input"], whole
+        yield "engine.speculative.num_speculative_tokens", self.drafts, scheduler.num_spec_tokens
+        yield "engine.speculative.method", wanted["look_ahead"], bool(scheduler.use_eagle)
+        slots = wanted["lookahead_tokens"] if self.drafts else 0
+        yield "engine.speculative.method (slots ahead)", slots, scheduler.num_lookahead_tokens
+        if self.drafts:
+            yield "engine.speculative.method", wanted["method"], speculative.method
+        if hasattr(scheduler, "_reserve_prefill_lookahead"):  # 0.28
+            ahead = wanted["prefill_lookahead"]
+            yield "engine.speculative.multi_module", ahead, attribute(scheduler, "num_prefill_lookahead")
+        if not wanted["hash_lookahead"]:
+            yield "engine.speculative.hash_lookahead", 0, hash_lookahead(config)
+        if self.drafts and not wanted["block_drop"]:
+            yield "engine.speculative.block_drop", False, bool(attribute(scheduler, "use_eagle_block_drop"))  # 0.30
+
+    def _made_of_groups(self, scheduler):
+        coordinator, groups = scheduler.kv_cache_manager.coordinator, self.wanted["groups"]
+        flagged = {i for i, group in enumerate(groups) if group["eagle"]}
+        held = set(coordinator.eagle_group_ids)
+        # Where a drafter looks ahead and no group is flagged, a release flags all.
+        if flagged or held != set(range(len(groups))) or not self.wanted["look_ahead"]:
+            yield "engine.groups (eagle)", flagged, held
+        yield "engine.groups", len(groups), len(coordinator.single_type_managers)
+        for i, (group, manager) in enumerate(zip(groups, coordinator.single_type_managers, strict=False)):
+            spec, place = manager.kv_cache_spec, f"engine.groups.{i}"
+            yield f"{place}.block_size", group["block_size"], manager.block_size
+            if group["recurrent"]:
+                yield f"{place}.mamba_cache_mode", group["mamba_cache_mode"], spec.mamba_cache_mode
+                yield f"{place} (drafts)", self.drafts, spec.num_speculative_blocks
+                blocks = getattr(spec, "num_prefill_checkpoint_blocks", 0)  # 0.29
+                yield "engine.num_prefill_checkpoint_blocks", self.wanted["num_prefill_checkpoint_blocks"], blocks
+            else:
+                # The plain kind has the field and leaves it empty.
+                yield f"{place}.sliding_window", group["sliding_window"], getattr(spec, "sliding_window", 0) or 0
+
+
+def hash_lookahead(config):
+    """Tokens behind a block that its hash covers; there are such since 0.33."""
+    if not has_field(type(config.speculative_config), "disable_lookahead_block_hashes"):
+        return 0
+    return attribute(config, "num_hash_lookahead_tokens")
+
+
+def partial_hits(coordinator):
+    """Whether hits finer than a block are on; to 0.27 only a coordinator of several kinds of groups knows."""
+    return bool(getattr(coordinator, "enable_partial_hash_hits", False))
 
 
 # Listening to the release.
@@ -640,8 +808,8 @@ class Ears:
 
     def _wrap_scheduler(self):
         scheduler, manager = self.scheduler, self.manager
-        if hasattr(scheduler, "_mamba_block_aligned_split"):
-            scheduler._mamba_block_aligned_split = self._split(scheduler._mamba_block_aligned_split)
+        scheduler._mamba_block_aligned_split = self._split(attribute(scheduler, "_mamba_block_aligned_split"))
+        # Since 0.28.
         if hasattr(scheduler, "_reserve_prefill_lookahead"):
             scheduler._reserve_prefill_lookahead = self._reserve(scheduler._reserve_prefill_lookahead)
         scheduler._try_schedule_encoder_inputs = self._encode(scheduler._try_schedule_encoder_inputs)
@@ -753,7 +921,7 @@ class Ears:
         )
         resumed = request.num_preemptions > 0
         external = said.get("num_external_computed_tokens") or 0
-        junction = getattr(request, "shared_prefix_boundary", 0)
+        junction = request.shared_prefix_boundary
         loads = [[g, self._block_at(g, request, hit + external)] for g in self.recurrent] if external else []
         self.log.append(["admit", request.request_id, hit, external, resumed, slots, junction, loads])
 
@@ -882,9 +1050,8 @@ class Ears:
 
     def _wrap_manager(self, group, manager):
         manager.allocate_new_blocks = self._extending(group, manager, manager.allocate_new_blocks)
-        for name in ("allocate_new_computed_blocks", "allocate_external_computed_blocks", "add_local_computed_blocks"):
-            if hasattr(manager, name):
-                setattr(manager, name, self._in_group(group, getattr(manager, name)))
+        for name in ("allocate_external_computed_blocks", "add_local_computed_blocks"):
+            setattr(manager, name, self._in_group(group, attribute(manager, name)))
         if self.groups[group]["recurrent"]:
             manager.get_num_blocks_to_allocate = self._needing(manager.get_num_blocks_to_allocate)
             manager.remove_skipped_blocks = self._retiring(group, manager, manager.remove_skipped_blocks)
@@ -966,14 +1133,8 @@ class Session:
 
     def about(self):
         """What came of the configuration."""
-        scheduler, manager = self.scheduler, self.scheduler.kv_cache_manager
-        coordinator = manager.coordinator
         return {
-            "cap": scheduler.max_num_scheduled_tokens,
-            "hash_unit": scheduler.hash_block_size,
-            "scheduler_block_size": scheduler.block_size,
-            "partial_hits": bool(getattr(coordinator, "enable_partial_hash_hits", False)),
-            "free": manager.block_pool.get_num_free_blocks(),
+            "free": self.scheduler.kv_cache_manager.block_pool.get_num_free_blocks(),
             "warnings": self.warnings,
         }
 
@@ -983,6 +1144,12 @@ class Session:
         from vllm.v1.request import Request
 
         if said["external"]:
+            if hash_lookahead(self.scheduler.vllm_config):
+                # A server with a connector has such hashes no more, and this one is configured already.
+                raise Unsupported(
+                    "external tokens beside hashes that look ahead, which a server of this release with a connector "
+                    "has not (engine.speculative.hash_lookahead: false runs it)"
+                )
             self.connector.external[said["id"]] = said["external"]
             self.scheduler.connector = self.connector
             self.scheduler._connector_finished = lambda request: (False, None)
@@ -996,9 +1163,8 @@ class Session:
                 prompt_token_ids=tokens.tolist(),
                 sampling_params=sampling,
                 pooling_params=None,
-                eos_token_id=None,
                 arrival_time=0.0,
-                mm_features=features(said.get("encoder", ())) or None,
+                mm_features=features(said["encoder"]) or None,
                 block_hasher=self.hasher,
             )
         )
@@ -1012,7 +1178,7 @@ class Session:
         if said["abort"]:
             scheduler.finish_requests(said["abort"], RequestStatus.FINISHED_ABORTED)
         aborted = ears.take()
-        if said.get("reset"):
+        if said["reset"]:
             done = scheduler.reset_prefix_cache(reset_running_requests=said["reset"] == "running")
             ears.log.append(["reset", bool(done)])
         ears.stops.clear()
@@ -1084,52 +1250,80 @@ def make(cls, known):
 
 
 class Checkpoints:
-    """Which state inside a chunk the kernel exports: asked of the release's own function."""
+    """Which state inside a chunk the kernel exports: asked of the release's own functions, wherever it has them."""
 
     def __init__(self, scheduler, wanted):
         self.of = lambda start, end: 0
         if not wanted["num_prefill_checkpoint_blocks"]:
             return
-        group = next(g for g in wanted["groups"] if g["recurrent"])
-        config = scheduler.vllm_config
-        speculative = config.speculative_config
-        ahead = getattr(config, "num_hash_lookahead_tokens", 0)
-        drop = getattr(speculative, "use_eagle_block_drop", None)
-        unit = getattr(scheduler.kv_cache_manager.coordinator, "_cache_hit_alignment_tokens", scheduler.hash_block_size)
-        rule = self._rule()
-        alignment = wanted["prefill_checkpoint_alignment"] or 1
-        if rule is None:
-            self.of = lambda start, end: self._last_boundary(start, end, group["block_size"], alignment)
-            return
-
-        def of(start, end):
-            offsets, _ = call(
-                rule,
-                seq_lens=[end],
-                query_lens=[end - start],
-                hash_block_size=scheduler.hash_block_size,
-                mamba_block_size=group["block_size"],
-                checkpoint_alignment=wanted["prefill_checkpoint_alignment"],
-                drop_eagle_block=bool(drop and drop() and not ahead),
-                cache_hit_alignment_tokens=unit,
-                num_hash_lookahead_tokens=ahead,
-            )
-            return start + offsets[0] if offsets[0] else 0
-
-        self.of = of
-
-    def _last_boundary(self, start, end, block, alignment):
-        """Before there was such a function (0.29): the last block boundary inside the chunk."""
-        offset = end // block * block
-        return offset if start < offset < end and (offset - start) % alignment == 0 else 0
+        self.scheduler = scheduler
+        group, self.block = next(
+            (i, g["block_size"]) for i, g in enumerate(wanted["groups"]) if g["mamba_cache_mode"] == "align"
+        )
+        self.manager = scheduler.kv_cache_manager.coordinator.single_type_managers[group]
+        self.alignment = wanted["prefill_checkpoint_alignment"]
+        self.of = self._rule()
 
     def _rule(self):
-        """The release's function, or None."""
-        try:
-            from vllm.model_executor.layers.mamba.checkpoint import compute_mamba_prefill_checkpoints
-        except ImportError:
-            return None
-        return compute_mamba_prefill_checkpoints if inspect.isfunction(compute_mamba_prefill_checkpoints) else None
+        """(start, end) of a chunk to the offset that is exported, or 0"""
+        from vllm.v1 import kv_cache_interface as interface
+
+        if importlib.util.find_spec("vllm.model_executor.layers.mamba.checkpoint"):  # 0.31
+            from vllm.model_executor.layers.mamba.checkpoint import compute_mamba_prefill_checkpoints as compute
+
+            if inspect.isfunction(compute):
+                return self._computed(compute)
+        elif hasattr(interface, "get_mamba_prefill_checkpoint_position"):  # 0.30
+            return self._positioned(interface)
+        elif not has_field(interface.MambaSpec, "prefill_checkpoint_alignment"):  # 0.29, inside its kernel's metadata
+            return self._last_boundary
+        raise Strange("it does not say where a chunk exports a checkpoint")
+
+    def _drops(self):
+        """Whether a hit gives up a block, since 0.30."""
+        speculative = self.scheduler.vllm_config.speculative_config
+        return speculative is not None and attribute(speculative, "use_eagle_block_drop")()
+
+    def _computed(self, compute):
+        ahead = hash_lookahead(self.scheduler.vllm_config)
+        wanted = {
+            "hash_block_size": self.scheduler.hash_block_size,
+            "mamba_block_size": self.block,
+            "checkpoint_alignment": self.alignment,
+            "drop_eagle_block": bool(self._drops() and not ahead),
+        }
+        known = inspect.signature(compute).parameters
+        if "cache_hit_alignment_tokens" in known:  # 0.32
+            wanted["cache_hit_alignment_tokens"] = attribute(self.manager, "cache_hit_alignment_tokens")
+        if "num_hash_lookahead_tokens" in known:  # 0.33
+            wanted["num_hash_lookahead_tokens"] = ahead
+
+        def of(start, end):
+            offsets, _ = compute(seq_lens=[end], query_lens=[end - start], **wanted)
+            return start + offsets[0] if offsets[0] else 0
+
+        return of
+
+    def _positioned(self, interface):
+        def of(start, end):
+            unit = self.scheduler.hash_block_size
+            position = interface.get_mamba_prefill_checkpoint_position(end, unit, drop_eagle_block=self._drops())
+            valid = interface.is_mamba_prefill_checkpoint_valid(
+                query_start=start,
+                query_end=end,
+                checkpoint_position=position,
+                hash_block_size=unit,
+                mamba_block_size=self.block,
+                checkpoint_alignment=self.alignment,
+            )
+            return position if valid else 0
+
+        return of
+
+    def _last_boundary(self, start, end):
+        """The last block boundary inside the chunk."""
+        offset = end // self.block * self.block
+        return offset if start < offset < end and (offset - start) % self.alignment == 0 else 0
 
 
 def version():
@@ -1176,32 +1370,40 @@ def serve(read, write):
         except Unsupported as error:
             reply = {"unsupported": str(error)}
         except ModuleNotFoundError as error:
-            reply = {"unsupported": f"its Python has no module {error.name}"}
+            reply = {"error": f"its Python has no module {error.name}"}
+        except Strange as error:
+            reply = {"error": str(error)}
         except BaseException as error:
             import traceback
 
             traceback.print_exc()
             reply = {"error": f"{type(error).__name__}: {error}"}
+        # What was printed on the way comes before the answer.
+        sys.stdout.flush()
+        sys.stderr.flush()
         write.write(json.dumps(reply, separators=(",", ":")) + "\n")
         write.flush()
 
 
-def watch(parent):
-    """End with the parent, however it ends."""
-    while os.getppid() == parent:
-        time.sleep(POLL_S)
-    os._exit(3)
+def streams():
+    """Where requests come from and answers go to: out of the reach of whoever reads or prints."""
+    read, write = os.fdopen(os.dup(0), encoding="utf-8"), os.fdopen(os.dup(1), "w", encoding="utf-8")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    sys.stdout.reconfigure(line_buffering=True)
+    return read, write
 
 
 def main():
-    parent = os.getppid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=watch, args=(parent,), daemon=True).start()
-    write = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
+    read, write = streams()
+    # Modules that warn while they are imported, before vLLM has set its own level.
+    logging.lastResort.setLevel(logging.ERROR)
     if "--stub" in sys.argv:
         stub()
-    serve(sys.stdin, write)
+    serve(read, write)
 
 
 if __name__ == "__main__":

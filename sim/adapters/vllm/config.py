@@ -1,34 +1,126 @@
-"""A scenario's options as the worker wants them."""
+"""A scenario's options as the worker wants them, and what of them a release cannot be told."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any
 
-from sim.engine.options import Options
+from sim.engine.options import Offload, Options, Speculative
+from sim.events import Group
+from sim.workload import Arrival
 
-PLAIN = {
-    "num_prefill_checkpoint_blocks": 0,
-    "prefill_checkpoint_alignment": 1,
-    "retention_interval": None,
-    "shared_prefix_checkpoint": False,
-    "multi_module_mtp": False,
-    "draft_slots": 0,
-    "eagle_block_drop": True,
-    "hash_lookahead": True,
+SENT = "sent"
+"""Told to the release: in :func:`wire`, or with each request, as it is or as what follows from it."""
+OURS = "ours"
+"""Of the clock, the sampling or the physical model, which stay here: no scheduler sees it."""
+ALONE = "alone"
+"""The reference engine's alone: refused wherever it is not at its default."""
+NOBODYS = "nobody's"
+"""No release has such a thing, and under the rules of every preset it does nothing."""
+
+PARTS = "parts"
+"""A part with a table of its own."""
+
+REACH: Mapping[type, Mapping[str, str]] = {
+    Options: {
+        "groups": PARTS,
+        "preset": OURS,
+        "rules": OURS,
+        "num_blocks": SENT,
+        "max_num_batched_tokens": SENT,
+        "max_num_seqs": SENT,
+        "max_concurrent_batches": ALONE,
+        "max_model_len": SENT,
+        "long_prefill_token_threshold": SENT,
+        "enable_prefix_caching": SENT,
+        "partial_hits": SENT,
+        "decode_context_parallel_size": ALONE,
+        "prefix_match_unit": SENT,
+        "cache_config_block_size": SENT,
+        "initial_block_size": OURS,
+        "watermark": SENT,
+        "scheduler_reserve_full_isl": SENT,
+        "num_prefill_checkpoint_blocks": SENT,
+        "prefill_checkpoint_alignment": SENT,
+        "prefix_cache_retention_interval": SENT,
+        "shared_prefix_checkpoint": SENT,
+        "encoder_cache_size": SENT,
+        "max_num_encoder_input_tokens": SENT,
+        "mamba_chunk_size": OURS,
+        "disable_chunked_mm_input": SENT,
+        "offload": PARTS,
+        "speculative": PARTS,
+        "clock": OURS,
+        "costs": OURS,
+    },
+    Group: {
+        "name": SENT,
+        "kind": SENT,
+        "block_size": SENT,
+        "eagle": SENT,
+        "mamba_cache_mode": SENT,
+        "sliding_window": SENT,
+        "prefix_cacheable": ALONE,
+    },
+    Speculative: {
+        "method": SENT,
+        "num_speculative_tokens": SENT,
+        "accepted_drafts": OURS,
+        "acceptance_rate": OURS,
+        "draft_slots": SENT,
+        "multi_module": SENT,
+        "block_drop": SENT,
+        "hash_lookahead": SENT,
+    },
+    Offload: {"blocks": ALONE},
+    Arrival: {
+        "id": SENT,
+        "index": OURS,
+        "time": OURS,
+        "segments": SENT,
+        "max_tokens": SENT,
+        "accepted_drafts": OURS,
+        "external": SENT,
+        "load_error": ALONE,
+        "abort": SENT,
+        "encoder": SENT,
+        "after": OURS,
+        "snapshots": NOBODYS,
+    },
 }
-"""Features beside the common ones, and what stands for their absence."""
+"""What becomes of each option and of each property of a request on a live release."""
 
-NAMES = {
-    "retention_interval": "prefix_cache_retention_interval",
-    "multi_module_mtp": "multi_module",
-    "eagle_block_drop": "block_drop",
-}
-"""Where our option is called otherwise."""
+PHYSICAL = ("grid", "kernel", "seed", "worker")
+"""Rules of the model that runs the release's decisions; all others are the release's own."""
 
 
-def wire(options: Options, features: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The configuration that a worker is given; ``features`` override what the options say of :data:`PLAIN`."""
+def refused(said: Options | Arrival, place: str) -> Iterator[str]:
+    """What a release cannot be told, by name: ``engine.offload.blocks: found 8, allowed 0``, and why.
+
+    ``place`` is where ``said`` stands, such as ``engine``.
+    """
+    yield from _alone(said, place)
+    for rule, value in said.rules.items() if isinstance(said, Options) else ():
+        if rule not in PHYSICAL:
+            yield f"{place}.rules.{rule}: found {value}, allowed none: a release decides by rules of its own"
+
+
+def _alone(said: Any, place: str) -> Iterator[str]:
+    for field in fields(said):
+        value, reach = getattr(said, field.name), REACH[type(said)][field.name]
+        if reach == ALONE and value != field.default:
+            found, allowed = (str(v).lower() if isinstance(v, bool) else v for v in (value, field.default))
+            yield f"{place}.{field.name}: found {found}, allowed {allowed}: it is the reference engine's alone"
+        elif reach == PARTS and is_dataclass(value):
+            yield from _alone(value, f"{place}.{field.name}")
+        elif reach == PARTS:
+            for i, part in enumerate(value):
+                yield from _alone(part, f"{place}.{field.name}.{i}")
+
+
+def wire(options: Options) -> dict[str, Any]:
+    """The configuration that a worker is given, under the options' own names where it is the option itself."""
     widest = max(group.block_size for group in options.groups)
     speculative = options.speculative
     return {
@@ -38,9 +130,9 @@ def wire(options: Options, features: Mapping[str, Any] | None = None) -> dict[st
                 "recurrent": group.recurrent,
                 "block_size": group.block_size,
                 # Only a drafter's own layers flag a group.
-                "eagle": group.eagle and options.speculative.eagle,
+                "eagle": group.eagle and speculative.eagle,
                 "sliding_window": group.sliding_window,
-                "mode": group.mamba_cache_mode if group.recurrent else "",
+                "mamba_cache_mode": group.mamba_cache_mode if group.recurrent else "",
             }
             for group in options.groups
         ],
@@ -55,21 +147,23 @@ def wire(options: Options, features: Mapping[str, Any] | None = None) -> dict[st
         "enable_prefix_caching": options.enable_prefix_caching,
         "partial_hits": options.partial_hits,
         "watermark": options.watermark,
-        "reserve_full_isl": options.scheduler_reserve_full_isl,
+        "scheduler_reserve_full_isl": options.scheduler_reserve_full_isl,
+        "num_prefill_checkpoint_blocks": options.num_prefill_checkpoint_blocks,
+        "prefill_checkpoint_alignment": options.prefill_checkpoint_alignment,
+        "prefix_cache_retention_interval": options.prefix_cache_retention_interval,
+        "shared_prefix_checkpoint": options.shared_prefix_checkpoint,
         "encoder_cache_size": options.encoder_slots,
         "max_num_encoder_input_tokens": options.encoder_tokens,
         "disable_chunked_mm_input": options.disable_chunked_mm_input,
+        # A drafter that fills slots of the batch has a model of its own, which vLLM calls by another name.
+        "method": "draft_model" if speculative.method == "ngram" and speculative.draft_slots else speculative.method,
         "num_speculative_tokens": speculative.num_speculative_tokens,
-        "method": speculative.method,
-        **{name: _option(options, name, absent) for name, absent in PLAIN.items()},
-        **(features or {}),
+        "draft_slots": speculative.draft_slots,
+        "multi_module": speculative.multi_module,
+        "block_drop": speculative.block_drop,
+        "hash_lookahead": speculative.hash_lookahead,
+        # What follows from the drafter, to be held against what the release makes of it.
+        "look_ahead": speculative.eagle,
+        "lookahead_tokens": speculative.lookahead_tokens,
+        "prefill_lookahead": speculative.prefill_lookahead,
     }
-
-
-def _option(options: Options, name: str, absent: Any) -> Any:
-    """A feature as the options say it, under either of their parts."""
-    ours = NAMES.get(name, name)
-    for part in (options, options.speculative):
-        if hasattr(part, ours):
-            return getattr(part, ours)
-    return absent

@@ -7,12 +7,13 @@ The child decides and claims; what its decisions do to states is the same physic
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from sim.adapters.vllm.config import wire
+from sim.adapters.vllm.answers import ADDED, BEGUN, COMMIT, STEP, Check, Event, RowSaid
+from sim.adapters.vllm.config import refused, wire
 from sim.adapters.vllm.process import Child
 from sim.cache.groups import CopyOnWrite
 from sim.engine.options import Options
@@ -45,8 +46,9 @@ class LiveWorker(Worker):
 class LiveScheduler:
     """What :class:`sim.loop.Simulation` needs of a scheduler, from a child process.
 
-    Raises EngineError when the child lacks a feature, crashes or hangs. ``features`` are those that the options do
-    not know (:data:`sim.adapters.vllm.config.PLAIN`). ``warnings`` holds what the release's own checks would refuse.
+    Raises RefusedError, by name, for what the release cannot be told, lacks, or makes something else of, and
+    EngineError when the child crashes, hangs or answers nonsense. ``warnings`` holds what a server of the release would
+    refuse or do otherwise.
     """
 
     quiet_tokens = 0
@@ -58,26 +60,17 @@ class LiveScheduler:
         observer: Observer,
         seed: int,
         child: Child,
-        features: Mapping[str, Any] | None = None,
     ) -> None:
         self.options = options
         self.observer = observer
         self.seed = seed
         self.child = child
         self.num_drafts = options.speculative.num_speculative_tokens
-        if options.offload.blocks:
-            raise RefusedError(f"{child.name} cannot run this: engine.offload is the reference engine's alone")
-        if not all(group.prefix_cacheable for group in options.groups):
-            raise RefusedError(f"{child.name} cannot run this: prefix_cacheable: false is the reference engine's alone")
-        if options.decode_context_parallel_size > 1:
-            raise RefusedError(f"{child.name} cannot run this: decode_context_parallel_size is one rank there")
-        if options.max_concurrent_batches > 1:
-            raise RefusedError(
-                f"{child.name} cannot run this: engine.max_concurrent_batches is the reference engine's alone"
-            )
-        self.about = child.ask({"do": "init", "config": wire(options, features)})
-        self.warnings: list[str] = self.about["warnings"]
-        self._free: int = self.about["free"]
+        self._refuse(options, "engine")
+        self._check = Check(child.name, options)
+        about = child.ask({"do": "init", "config": wire(options)}, BEGUN)
+        self.warnings = about["warnings"]
+        self._free = about["free"]
         self.requests: dict[str, Request] = {}
         self.worker = LiveWorker(
             options.groups,
@@ -98,8 +91,7 @@ class LiveScheduler:
 
     def add(self, arrival: Arrival, time: int) -> None:
         """A request arrives."""
-        if arrival.load_error:
-            raise RefusedError(f"{self.child.name} cannot run this: load_error is the reference engine's alone")
+        self._refuse(arrival, f"request {arrival.id}")
         request = Request(arrival, self.options, self.seed, self.observer)
         self.observer.arrive(request.id, request.index, time, arrival.segments, None, request.max_outputs)
         prompt = request.tokens.ids[: request.num_prompt].astype("<i4").tobytes()
@@ -111,9 +103,14 @@ class LiveScheduler:
                 "max_tokens": arrival.max_tokens,
                 "external": arrival.external,
                 "encoder": [(item.start, item.length, item.key.hex()) for item in request.items],
-            }
+            },
+            ADDED,
         )
         self.requests[request.id] = request
+
+    def _refuse(self, said: Options | Arrival, place: str) -> None:
+        if reasons := "; ".join(refused(said, place)):
+            raise RefusedError(f"{self.child.name} cannot run this: {reasons}")
 
     def abort(self, name: str) -> bool:
         """Take a request away before the next step; False if it is not here (any more)."""
@@ -150,7 +147,7 @@ class LiveScheduler:
         result = Step()
         aborted, self._aborted = list(self._aborted), {}
         reset, self._reset = self._reset, ""
-        said = self.child.ask({"do": "step", "budget": budget, "abort": aborted, "reset": reset})
+        said = self.child.ask({"do": "step", "budget": budget, "abort": aborted, "reset": reset}, STEP)
         self._hear(said["aborted"])
         for name in aborted:
             self.worker.leave(self.requests.pop(name))
@@ -158,21 +155,25 @@ class LiveScheduler:
             result.finished.append(name)
         self._hear(said["log"])
         rows = self._rows(said["rows"])
+        self._check.moves(said["copies"], said["given"], self.requests)
         copies = [CopyOnWrite(*copy) for copy in said["copies"]]
         self.worker.before(index, rows, copies, said["given"])
         self._update(rows, result)
         return result
 
-    def _rows(self, said: Sequence[Sequence[Any]]) -> list[Row]:
+    def _rows(self, said: Sequence[RowSaid]) -> list[Row]:
         rows = []
         self.worker.exports = {}
+        self._check.names([row[0] for row in said], self.requests)
         for name, start, end, drafts, table, more, stop, export in said:
             request = self.requests[name]
+            self._check.blocks(name, table, more)
             if table is not None:
                 request.pages = table
             elif more is not None:
                 for pages, blocks in zip(request.pages, more, strict=True):
                     pages += blocks
+            self._check.chunk(request, start, end, len(drafts), export)
             if export:
                 self.worker.exports[name] = export
             prefill = start < request.prefill_end
@@ -191,7 +192,7 @@ class LiveScheduler:
             else:
                 result.decode_tokens += row.end - row.start
             self._sample(row, sampled, drafts)
-        said = self.child.ask({"do": "commit", "sampled": sampled, "drafts": drafts})
+        said = self.child.ask({"do": "commit", "sampled": sampled, "drafts": drafts}, COMMIT)
         self.worker.after(rows)
         self._hear(said["log"])
         self._free = said["free"]
@@ -216,9 +217,10 @@ class LiveScheduler:
 
     # What the child heard, in order.
 
-    def _hear(self, log: Sequence[Sequence[Any]]) -> None:
-        for what, *rest in log:
-            getattr(self, f"_on_{what}")(*rest)
+    def _hear(self, log: Sequence[Event]) -> None:
+        for event in log:
+            self._check.event(event, self.requests)
+            getattr(self, f"_on_{event[0]}")(*event[1:])
 
     def _on_defer(self, name: str, offered: int, why: str) -> None:
         self.observer.defer(name, offered, why)

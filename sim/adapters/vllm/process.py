@@ -1,4 +1,5 @@
-"""The child process: requests and answers as JSON Lines over pipes, and one message when it goes wrong."""
+"""The child process: requests and answers as JSON Lines over pipes, its prints passed on, and one message when it
+goes wrong."""
 
 from __future__ import annotations
 
@@ -7,12 +8,14 @@ import os
 import select
 import signal
 import subprocess
-import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
+from sim.adapters.vllm.answers import HELLO, Answer
+from sim.adapters.vllm.prints import Prints, short
 from sim.errors import EngineError, RefusedError
 
 WORKER = Path(__file__).resolve().parent.parent / "vllm_worker.py"
@@ -20,12 +23,24 @@ START_S = 180.0
 """For importing a release; a real torch on a cold disk takes its time."""
 ANSWER_S = 120.0
 """For one step."""
-LAST_LINES = 12
-"""Of what the child wrote, shown when it fails."""
+LOOK_S = 0.05
+"""How often a child that has not answered yet is looked after: whether it prints, whether it still runs."""
+LONGEST_ANSWER = 1 << 26
+"""Bytes: a step that hands out two million blocks needs a quarter of it."""
+MOST_PRINTED = 1 << 26
+"""Bytes that a child may print for one answer."""
+GUARD = 'read line; kill -s KILL -- "-$0"'
+"""Waits until whoever holds its standard input is gone, however that ended, and ends a process group."""
+
+T = TypeVar("T")
 
 
 class Child:
-    """A running worker. Raises EngineError with the last lines that it wrote when it crashes or hangs."""
+    """A running worker, in a process group of its own that ends with it, and with us.
+
+    What it prints goes to standard error, a line each, before the answer that it was printed on the way to is used.
+    Raises EngineError with the last lines that it wrote when it crashes, hangs, floods or answers out of shape.
+    """
 
     def __init__(
         self,
@@ -38,27 +53,29 @@ class Child:
     ) -> None:
         self.name = name
         self.answer_s = answer_s
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the child
         try:
             self._process = subprocess.Popen(
                 list(command),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=self._errors,
+                stderr=subprocess.PIPE,
                 env=dict(env) if env is not None else None,
                 bufsize=0,
+                start_new_session=True,
             )
         except OSError as error:
-            self._errors.close()
             raise EngineError(f"{name}: cannot run {command[0]}: {error.strerror or error}") from error
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._out, self._in = self._process.stdin, self._process.stdout
+        guard = _guard(self._process)
+        self._finalizer = weakref.finalize(self, _end, self._process, guard)
+        pipes = (self._process.stdin, self._process.stdout, self._process.stderr)
+        self._out, self._in, self._err = (_fd(pipe) for pipe in pipes)
+        os.set_blocking(self._err, False)
         self._buffer = bytearray()
-        self._finalizer = weakref.finalize(self, _end, self._process, self._errors)
+        self._prints = Prints(name)
+        self._printed = 0
+        """Bytes that it printed since it was asked last."""
         try:
-            self.hello: dict[str, Any] = self.ask({"do": "hello"}, start_s)
-            if "version" not in self.hello:
-                raise EngineError(f"{self.name}: found {self.hello} in answer to 'hello', allowed a version")
+            self.hello: dict[str, str] = dict(self.ask({"do": "hello"}, HELLO, start_s))  # type: ignore[arg-type]
         except BaseException:
             self.close()
             raise
@@ -67,21 +84,30 @@ class Child:
     def pid(self) -> int:
         return self._process.pid
 
-    def ask(self, request: Mapping[str, Any], seconds: float | None = None) -> dict[str, Any]:
-        """Send one request and wait for its answer, at most ``seconds`` (default: ``answer_s``) without a sign."""
-        limit = self.answer_s if seconds is None else seconds
+    def ask(self, request: Mapping[str, Any], shape: Answer[T], seconds: float | None = None) -> T:
+        """Send one request and wait for its answer; ``seconds`` (default: ``answer_s``) are those that it is silent.
+
+        Raises RefusedError where the release cannot do it.
+        """
+        what, limit = str(request["do"]), self.answer_s if seconds is None else seconds
         if not self._finalizer.alive:
             raise EngineError(f"{self.name}: the engine has been closed")
-        self._send(json.dumps(request, separators=(",", ":")).encode() + b"\n", str(request["do"]), limit)
-        answer = self._receive(str(request["do"]), limit)
-        if "unsupported" in answer:
-            raise RefusedError(f"{self.name} cannot run this: {answer['unsupported']}")
+        self._send(json.dumps(request, separators=(",", ":")).encode() + b"\n", what, limit)
+        answer: Any = self._receive(what, shape, limit)
         if "error" in answer:
-            raise EngineError(f"{self.name} failed in '{request['do']}': {answer['error']}{self._last_lines()}")
-        return answer
+            raise EngineError(f"{self.name} failed in '{what}': {short(answer['error'])}{self._prints.last_lines()}")
+        self._prints.pass_on()
+        if "unsupported" in answer:
+            raise RefusedError(f"{self.name} cannot run this: {short(answer['unsupported'])}")
+        found: T = answer
+        return found
 
     def close(self) -> None:
-        """End the child; more than once is fine."""
+        """End the child and what it started; more than once is fine."""
+        if self._finalizer.alive:
+            self._listen()
+            self._prints.end()
+            self._prints.pass_on()
         self._finalizer()
 
     def __enter__(self) -> Child:
@@ -90,42 +116,65 @@ class Child:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    # The conversation.
+
     def _send(self, data: bytes, what: str, seconds: float) -> None:
         view = memoryview(data)
+        self._printed = 0
         try:
             while view:
-                self._wait(self._out.fileno(), False, what, seconds)
-                view = view[os.write(self._out.fileno(), view[:65536]) :]
+                self._wait(self._out, False, what, seconds)
+                view = view[os.write(self._out, view[: select.PIPE_BUF]) :]
         except BrokenPipeError:
             raise self._crashed(what) from None
 
-    def _receive(self, what: str, seconds: float) -> dict[str, Any]:
+    def _receive(self, what: str, shape: Answer[T], seconds: float) -> Any:
         scanned = 0
         while (end := self._buffer.find(b"\n", scanned)) < 0:
             scanned = len(self._buffer)
-            self._wait(self._in.fileno(), True, what, seconds)
-            data = os.read(self._in.fileno(), 1 << 20)
+            if scanned > LONGEST_ANSWER:
+                raise self._failed(f"answered '{what}' with more than {LONGEST_ANSWER >> 20} MB")
+            self._wait(self._in, True, what, seconds)
+            data = os.read(self._in, 1 << 20)
             if not data:
                 raise self._crashed(what)
             self._buffer += data
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
+        self._listen()
         try:
-            answer = json.loads(line)
-        except ValueError:
-            answer = None
-        if not isinstance(answer, dict):
-            self.close()
-            raise EngineError(f"{self.name} answered '{what}' with what is no JSON object: {line[:80]!r}")
-        return answer
+            return shape.read(line)
+        except ValueError as error:
+            text = f"answered '{what}' out of shape ({short(str(error))}): {line[:80]!r}"
+        except MemoryError:
+            text = f"answered '{what}' with more than there is memory for"
+        raise self._failed(text)
 
     def _wait(self, fd: int, reading: bool, what: str, seconds: float) -> None:
         """Until the child reads or writes on; no clock is read, so the limit is for its silence."""
-        ready = select.select([fd], [], [], seconds) if reading else select.select([], [fd], [], seconds)
-        if not any(ready):
-            lines = self._last_lines()
-            self.close()
-            raise EngineError(f"{self.name} did not answer '{what}' within {seconds:g} s, so it was ended{lines}")
+        silent = 0.0
+        while True:
+            look = min(LOOK_S, seconds)
+            ready = select.select([fd], [], [], look) if reading else select.select([], [fd], [], look)
+            if any(ready):
+                return
+            self._listen()
+            if self._printed > MOST_PRINTED:
+                raise self._failed(f"printed more than {MOST_PRINTED >> 20} MB during '{what}'")
+            if reading and self._process.poll() is not None and not any(select.select([fd], [], [], 0)):
+                # Another process that it started may hold the pipe open.
+                raise self._crashed(what)
+            silent += look
+            if silent >= seconds:
+                raise self._failed(f"did not answer '{what}' within {seconds:g} s, so it was ended")
+
+    # When it goes wrong.
+
+    def _failed(self, how: str) -> EngineError:
+        self._listen()
+        lines = self._prints.last_lines()
+        self.close()
+        return EngineError(f"{self.name} {how}{lines}")
 
     def _crashed(self, what: str) -> EngineError:
         try:
@@ -135,23 +184,43 @@ class Child:
         how = "closed its pipe" if code is None else f"ended with exit code {code}"
         if code is not None and code < 0:
             how = f"was killed by {signal.Signals(-code).name}"
-        lines = self._last_lines()
-        self.close()
-        return EngineError(f"{self.name} {how} during '{what}'{lines}")
+        return self._failed(f"{how} during '{what}'")
 
-    def _last_lines(self) -> str:
-        """What it wrote last, indented, to be added to a message; '' for nothing."""
-        size = self._errors.seek(0, os.SEEK_END)
-        self._errors.seek(max(size - 20_000, 0))
-        lines = self._errors.read().decode(errors="replace").splitlines()
-        shown = [line.rstrip() for line in lines if line.strip()][-LAST_LINES:]
-        return "".join(f"\n  {line}" for line in ["it wrote last:", *shown]) if shown else ""
+    def _listen(self) -> None:
+        """Read what it has printed so far, at most what it may print for one answer."""
+        with suppress(BlockingIOError):
+            while self._printed <= MOST_PRINTED and (data := os.read(self._err, 1 << 16)):
+                self._printed += len(data)
+                self._prints.hear(data)
 
 
-def _end(process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
-    assert process.stdin is not None and process.stdout is not None
-    for stream in (process.stdin, process.stdout):
-        stream.close()
-    process.kill()
+def _fd(pipe: IO[bytes] | None) -> int:
+    assert pipe is not None
+    return pipe.fileno()
+
+
+def _guard(process: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
+    """A process that ends the child's group as soon as we are gone, even killed."""
+    null = subprocess.DEVNULL
+    command = ["/bin/sh", "-c", GUARD, str(process.pid)]
+    try:
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=null, stderr=null, start_new_session=True)
+    except OSError as error:
+        _kill(process)
+        raise EngineError(f"cannot run {command[0]}, which guards workers: {error.strerror or error}") from error
+
+
+def _end(process: subprocess.Popen[bytes], guard: subprocess.Popen[bytes]) -> None:
+    guard.kill()
+    _kill(process)
+    for pipe in (process.stdin, process.stdout, process.stderr, guard.stdin):
+        if pipe is not None:
+            pipe.close()
     process.wait()
-    errors.close()
+    guard.wait()
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """The whole group, of which it is the first."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
