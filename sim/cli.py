@@ -255,8 +255,11 @@ def vllm() -> None:
 
 @vllm.command("install")
 @click.argument("releases", nargs=-1, required=True, metavar="RELEASE...")
-def vllm_install(releases: Sequence[str]) -> None:
+@click.option("--unpinned", is_flag=True, help="Also what no hash is known of, on the registry's word.")
+def vllm_install(releases: Sequence[str], unpinned: bool) -> None:
     """Fetch the schedulers of releases from the package registry (without torch; 28 to 50 MB each are kept).
+
+    What is fetched is held against the hashes that this project knows, and what does not fit is refused.
 
     \b
     Example:
@@ -265,7 +268,7 @@ def vllm_install(releases: Sequence[str]) -> None:
     from sim.adapters.vllm.install import install
 
     for release in releases:
-        install(release, progress=lambda text: click.echo(text, err=True))
+        install(release, unpinned=unpinned, progress=lambda text: click.echo(text, err=True))
 
 
 @vllm.command("list")
@@ -277,16 +280,25 @@ def vllm_list(as_json: bool) -> None:
     Example:
       stateat vllm list
     """
-    from sim.adapters.vllm.install import base_size, installed, megabytes
+    from sim.adapters.vllm.install import base, installed, megabytes
 
-    found = installed()
+    found, shared = installed(), base()
     if as_json:
-        rows = [{"release": i.release, "package": i.package, "bytes": i.size, "folder": str(i.folder)} for i in found]
-        click.echo(json.dumps({"base_bytes": base_size(), "releases": rows}, indent=2))
+        rows = [
+            {
+                "release": i.release,
+                "package": i.package,
+                "bytes": i.size,
+                "folder": str(i.folder),
+                "pinned": i.pinned,
+            }
+            for i in found
+        ]
+        about = {"base_bytes": shared.size if shared else 0, "base_pinned": bool(shared and shared.pinned)}
+        click.echo(json.dumps(about | {"releases": rows}, indent=2))
         return
     if not found:
         click.echo("no release is installed; try: stateat vllm install 0.27.0")
         return
-    for i in found:
-        click.echo(f"{i.release:10} {megabytes(i.size):>7}  {i.folder}")
-    click.echo(f"{'shared':10} {megabytes(base_size()):>7}")
+    for name, i in [*((i.release, i) for i in found), *([("shared", shared)] if shared else [])]:
+        click.echo(f"{name:10} {megabytes(i.size):>7}  {i.folder}{'' if i.pinned else '  unpinned'}")

