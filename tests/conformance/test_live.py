@@ -23,7 +23,7 @@ from sim.adapters.vllm.process import Child
 from sim.cli import main
 from sim.conform import Decisions, compare, run
 from sim.engine.presets import PRESETS
-from sim.errors import EngineError
+from sim.errors import RefusedError
 from sim.recording import Recording, arrivals_of, options_of, read
 from sim.simulate import Make, drive
 from sim.workload import Arrival
@@ -74,8 +74,8 @@ def test_another_releases_recording_is_not_met(child: Child, recorded: Callable[
 @pytest.mark.parametrize("child", ["0.27.0"], indirect=True)
 def test_what_a_release_lacks_is_said_by_name(child: Child, recorded: Callable[[str], list[Recording]]) -> None:
     later = {r.scenario: r for r in recorded("0.32.0")}
-    for name, lacking in (("ckpt-da", "num_prefill_checkpoint_blocks"), ("eagle-dnodrop", "eagle_block_drop")):
-        with pytest.raises(EngineError, match=f"vLLM 0.27.0 cannot run this: it has no {lacking}"):
+    for name, lacking in (("ckpt-da", "num_prefill_checkpoint_blocks"), ("eagle-dnodrop", "speculative.block_drop")):
+        with pytest.raises(RefusedError, match=f"vLLM 0.27.0 cannot run this: it has no engine.{lacking}"):
             run(later[name], True, "vllm-0.32.0", on(child))
     # A refusal leaves the child usable.
     assert run(later["single-da"], True, "vllm-0.32.0", on(child))[1].finished > 0

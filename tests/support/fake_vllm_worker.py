@@ -1,21 +1,19 @@
 """Stands in for ``vllm_worker.py``: one request at a time, whole in one chunk, without any vLLM.
 
 Arguments choose a way to misbehave at the first step: ``crash``, ``kill``, ``hang``, ``garbage``, ``raise``,
-``unsupported`` (at init) or ``slow-start`` (never says hello). With ``orphan`` it writes its process id into the file
-named next, and waits.
+``prints``, ``floods``, ``endless``, ``leaves`` (a process that holds its pipes), ``unsupported`` (at init) or
+``slow-start`` (never says hello). With ``orphan`` it starts a process, writes both process ids into the file named
+next, and waits. With ``say`` it answers what is named next with the JSON that follows.
 """
 
 import json
 import os
-import runpy
 import signal
+import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
-
-WORKER = Path(__file__).resolve().parents[2] / "sim" / "adapters" / "vllm_worker.py"
 
 
 class Fake:
@@ -33,7 +31,7 @@ class Fake:
         self.waiting, self.running = [], []
         if self.how == "unsupported":
             return {"unsupported": "it has no retention"}
-        return {"cap": 64, "hash_unit": 16, "free": 9, "warnings": ["it would refuse this"]}
+        return {"free": 9, "warnings": ["it would refuse this"]}
 
     def add(self, said: dict[str, Any]) -> dict[str, Any]:
         self.waiting.append({"id": said["id"], "computed": 0, "left": said["max_tokens"]})
@@ -47,7 +45,7 @@ class Fake:
         self.waiting = [r for r in self.waiting if r["id"] not in gone]
         self.running = [r for r in self.running if r["id"] not in gone]
         for request in self.running:
-            rows.append([request["id"], request["computed"], request["computed"] + 1, [], None, [[], []], "", 0])
+            rows.append([request["id"], request["computed"], request["computed"] + 1, [], None, [[4], []], "", 0])
         if self.waiting and not self.running:
             request = self.waiting.pop(0)
             self.running.append(request)
@@ -85,6 +83,23 @@ class Fake:
             time.sleep(60)
         if self.how == "raise":
             print("Traceback: deep inside", file=sys.stderr, flush=True)
+        if self.how == "prints":
+            print("split of \x1b]0;title\x07 a", file=sys.stderr, flush=True)
+            print("half a line", end="", file=sys.stderr, flush=True)
+        if self.how == "floods":
+            while True:
+                os.write(2, b"x" * 65536)
+        if self.how == "endless":
+            while True:
+                os.write(1, b"[" * 65536)
+        if self.how == "leaves":
+            started()
+            os._exit(7)
+
+
+def started() -> int:
+    """A process that outlives its parent and holds what it was given; its id."""
+    return subprocess.Popen(["sleep", "60"]).pid
 
 
 def main() -> None:
@@ -92,10 +107,7 @@ def main() -> None:
     if how == "slow-start":
         time.sleep(60)
     if how == "orphan":
-        # The real worker's watchdog.
-        watch = runpy.run_path(str(WORKER))["watch"]
-        threading.Thread(target=watch, args=(os.getppid(),), daemon=True).start()
-        Path(sys.argv[2]).write_text(str(os.getpid()), encoding="utf-8")
+        Path(sys.argv[2]).write_text(f"{os.getpid()} {started()} ", encoding="utf-8")
         print('{"version":"0"}', flush=True)
         time.sleep(60)
     fake = Fake(how)
@@ -104,7 +116,8 @@ def main() -> None:
         reply = getattr(fake, said["do"])(said)
         if how == "raise" and said["do"] == "step":
             reply = {"error": "AssertionError: no free block"}
-        print(json.dumps(reply), flush=True)
+        text = sys.argv[3] if how == "say" and said["do"] == sys.argv[2] else json.dumps(reply)
+        print(text, flush=True)
 
 
 if __name__ == "__main__":

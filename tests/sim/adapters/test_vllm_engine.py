@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -9,15 +10,18 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sim.adapters.vllm.config import PLAIN, wire
+from sim.adapters.vllm import process
+from sim.adapters.vllm.answers import HELLO
 from sim.adapters.vllm.engine import LiveScheduler
+from sim.adapters.vllm.prints import SHOWN_CHARACTERS, SHOWN_LINES, Prints
 from sim.adapters.vllm.process import Child
 from sim.engine import presets, rules
 from sim.engine.options import Offload, Options
-from sim.errors import EngineError
+from sim.errors import EngineError, RefusedError
 from sim.events import Group, Observer
 from sim.workload import Arrival
 
@@ -122,11 +126,16 @@ def test_an_abort_is_told_once_and_ends_the_request() -> None:
         ("crash", r"vLLM fake ended with exit code 7 during 'step'\n  it wrote last:\n  the sky fell"),
         ("kill", r"vLLM fake was killed by SIGKILL during 'step'"),
         ("hang", r"did not answer 'step' within 0.5 s, so it was ended\n  it wrote last:\n  thinking"),
-        ("garbage", r"answered 'step' with what is no JSON object: b'this is no JSON'"),
+        ("garbage", r"answered 'step' out of shape \(Invalid JSON: .*\): b'this is no JSON'"),
+        ("floods", r"vLLM fake printed more than 0 MB during 'step'"),
+        ("endless", r"vLLM fake answered 'step' with more than 0 MB"),
+        ("leaves", r"vLLM fake ended with exit code 7 during 'step'"),
         ("raise", r"failed in 'step': AssertionError: no free block\n  it wrote last:\n  Traceback: deep inside"),
     ],
 )
-def test_a_worker_that_fails_becomes_one_message(how: str, message: str) -> None:
+def test_a_worker_that_fails_becomes_one_message(how: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "MOST_PRINTED", 1 << 19)
+    monkeypatch.setattr(process, "LONGEST_ANSWER", 1 << 19)
     engine = child(how, answer_s=0.5 if how == "hang" else 20)
     live = scheduler(engine, Observer())
     live.add(ARRIVAL, 0)
@@ -158,20 +167,22 @@ def test_a_reset_is_asked_of_the_release_once_with_its_next_step(running: bool) 
 def test_a_tier_is_refused_by_name() -> None:
     with child() as engine:
         tiered, table = replace(OPTIONS, offload=Offload(8)), presets.table(OPTIONS.preset, OPTIONS.rules)
-        with pytest.raises(EngineError, match=r"vLLM fake cannot run this: engine\.offload"):
+        with pytest.raises(
+            RefusedError, match=r"vLLM fake cannot run this: engine\.offload\.blocks: found 8, allowed 0"
+        ):
             LiveScheduler(tiered, rules.resolve(table), Heard(), 0, engine)
         piped = replace(OPTIONS, max_concurrent_batches=2)
-        with pytest.raises(EngineError, match=r"vLLM fake cannot run this: engine\.max_concurrent_batches"):
+        with pytest.raises(RefusedError, match=r"vLLM fake cannot run this: engine\.max_concurrent_batches"):
             LiveScheduler(piped, rules.resolve(table), Heard(), 0, engine)
 
 
 def test_a_load_that_fails_is_refused_by_name() -> None:
-    with child() as engine, pytest.raises(EngineError, match="vLLM fake cannot run this: load_error"):
+    with child() as engine, pytest.raises(RefusedError, match=r"this: request a\.load_error: found true"):
         scheduler(engine, Heard()).add(Arrival("a", 0, 0, ((1, 20),), load_error=True), 0)
 
 
 def test_a_feature_that_the_release_lacks_is_named() -> None:
-    with child("unsupported") as engine, pytest.raises(EngineError, match="vLLM fake cannot run this: it has no ret"):
+    with child("unsupported") as engine, pytest.raises(RefusedError, match="vLLM fake cannot run this: it has no ret"):
         scheduler(engine, Observer())
 
 
@@ -180,11 +191,10 @@ def test_a_closed_engine_says_so() -> None:
     engine.close()
     engine.close()
     with pytest.raises(EngineError, match="has been closed"):
-        engine.ask({"do": "hello"})
+        engine.ask({"do": "hello"}, HELLO)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL there")
-def test_the_worker_dies_with_a_killed_parent(tmp_path: Path) -> None:
+def test_the_worker_and_what_it_started_die_with_a_killed_parent(tmp_path: Path) -> None:
     note = tmp_path / "pid"
     code = (
         "import sys, time\n"
@@ -195,22 +205,133 @@ def test_the_worker_dies_with_a_killed_parent(tmp_path: Path) -> None:
     parent = subprocess.Popen([sys.executable, "-c", code, str(FAKE), "orphan", str(note)], cwd=ROOT)
     try:
         wait_for(note.exists)
-        wait_for(lambda: note.read_text(encoding="utf-8") != "")
-        pid = int(note.read_text(encoding="utf-8"))
-        assert alive(pid)
+        wait_for(lambda: note.read_text(encoding="utf-8").endswith(" "))
+        pids = [int(pid) for pid in note.read_text(encoding="utf-8").split()]
+        assert all(alive(pid) for pid in pids)
     finally:
         parent.send_signal(signal.SIGKILL)
         parent.wait()
-    wait_for(lambda: not alive(pid))
+    wait_for(lambda: not any(alive(pid) for pid in pids))
 
 
-def test_options_are_told_under_the_workers_names() -> None:
-    said = wire(OPTIONS, {"retention_interval": 0})
-    assert said["groups"][1] == {
-        "name": "gdn", "recurrent": True, "block_size": 16, "eagle": False, "sliding_window": 0, "mode": "align",
-    }  # fmt: skip
-    assert (said["hash_unit"], said["cache_config_block_size"], said["retention_interval"]) == (16, 16, 0)
-    assert set(PLAIN) <= set(said)
+def test_a_closed_worker_leaves_nothing_that_it_started(tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    engine = child("orphan", str(note))
+    pids = [int(pid) for pid in note.read_text(encoding="utf-8").split()]
+    assert all(alive(pid) for pid in pids)
+    engine.close()
+    wait_for(lambda: not any(alive(pid) for pid in pids))
+
+
+def test_what_a_release_prints_reaches_standard_error_in_printable_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    with child("prints") as engine:
+        live = scheduler(engine, Observer())
+        live.add(ARRIVAL, 0)
+        live.step(0, 0, 64)
+        assert capsys.readouterr().err == "vLLM fake: split of \\x1b]0;title\\x07 a\n"
+    assert capsys.readouterr().err == "vLLM fake: half a line\n"
+
+
+def test_prints_are_bounded_and_the_last_ones_are_kept_for_a_message(capsys: pytest.CaptureFixture[str]) -> None:
+    prints = Prints("x")
+    prints.hear(b"y" * 10**6 + b"\n\n")
+    for i in range(SHOWN_LINES + 50):
+        prints.hear(b"line %d\n" % i)
+    prints.pass_on()
+    shown = capsys.readouterr().err.splitlines()
+    assert len(shown) == SHOWN_LINES + 1 and len(shown[0]) < SHOWN_CHARACTERS + 20
+    assert shown[-1] == f"x: printed more than {SHOWN_LINES:,} lines, of which no more are shown"
+    assert prints.last_lines().splitlines()[-1] == f"  line {SHOWN_LINES + 49}"
+    prints.hear(b"more\n")
+    prints.pass_on()
+    assert capsys.readouterr().err == ""
+
+
+def test_lines_of_a_failing_step_are_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
+    prints = Prints("x")
+    prints.hear("".join(f"{i}\n" for i in range(20)).encode())
+    assert prints.last_lines() == "\n  it wrote last:" + "".join(f"\n  {i}" for i in range(8, 20))
+    assert capsys.readouterr().err == "".join(f"x: {i}\n" for i in range(8))
+
+
+def test_nobody_reads_prints_where_standard_error_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    prints = Prints("x")
+    prints.hear(b"a\n")
+    prints.pass_on()
+
+
+ROW = ["a", 0, 16, [], [[1], [2, 3]], None, "split", 0]
+STEP: dict[str, Any] = {"aborted": [], "log": [], "rows": [ROW], "given": [[1], []], "copies": []}
+ADMIT = ["admit", "a", 0, 0, False, [], 0, []]
+
+
+def row(**changed: Any) -> dict[str, Any]:
+    names = ("id", "start", "end", "drafts", "table", "more", "stop", "export")
+    return {**STEP, "rows": [[changed.get(name, value) for name, value in zip(names, ROW, strict=True)]]}
+
+
+def log(*event: Any) -> dict[str, Any]:
+    return {**STEP, "log": [list(event)]}
+
+
+@pytest.mark.parametrize(
+    ("what", "answer", "message"),
+    [
+        ("hello", {}, r"out of shape \(version: Field required\): b'{}'"),
+        ("hello", {"version": "\x1b[31m"}, r"out of shape \(version: String should match"),
+        ("hello", [1], "out of shape"),
+        ("init", {}, r"out of shape \(free: Field required"),
+        ("init", {"free": "9", "warnings": []}, r"out of shape \(free: Input should be a valid integer"),
+        ("init", {"free": 9, "warnings": [3]}, r"out of shape \(warnings\.0: Input should be a valid string"),
+        ("init", {"error": "\x1b[31mRED" + "x" * 9999}, r"failed in 'init': \\x1b\[31mREDx+ …$"),
+        ("init", {"error": 3}, r"out of shape \(error\.error: Input should be a valid string"),
+        ("add", [], "answered 'add' out of shape"),
+        ("step", {**STEP, "rows": None}, r"out of shape \(rows: Input should be a valid array"),
+        ("step", {**STEP, "rows": [ROW, ROW]}, "nonsense: found rows of the requests a, a, allowed one row for each"),
+        ("step", {**STEP, "rows": [ROW[:-1]]}, r"out of shape \(rows\.0\.7: Field required"),
+        ("step", row(id="b"), "nonsense: found request 'b', allowed one that is here"),
+        ("step", row(start=-1), r"out of shape \(rows\.0\.1: Input should be greater than or equal to 0"),
+        ("step", row(start=16), r"nonsense: found chunk \[16, 16\) of a"),
+        ("step", row(end=17), r"nonsense: found chunk \[0, 17\) of a, allowed one in its 16 tokens"),
+        ("step", row(end=1e9), "out of shape"),
+        ("step", row(table=[[1]]), "nonsense: found the table of a in 1 groups, allowed 2 groups"),
+        ("step", row(table=None), r"nonsense: found chunk \[0, 16\) of a, allowed one in the 0 tokens of its blocks"),
+        ("step", row(table=[[1], [10]]), "nonsense: found block 10, allowed 0 to 9"),
+        ("step", row(export=8), r"nonsense: found chunk \[0, 16\) of a exporting a state@8"),
+        ("step", row(drafts=["x"]), r"out of shape \(rows\.0\.3\.0"),
+        ("step", {**STEP, "given": [[1]]}, "nonsense: found the blocks given in 1 groups"),
+        ("step", {**STEP, "copies": [["a", 2, 1, 2]]}, "nonsense: found group 2, allowed 0 to 1"),
+        ("step", log("nonsense"), r"out of shape \(log\.0: Input tag 'nonsense'"),
+        ("step", log(), r"out of shape \(log\.0: "),
+        ("step", log("preempt", "b"), "nonsense: found request 'b'"),
+        ("step", log(*ADMIT[:2], 9, 9, *ADMIT[4:]), r"nonsense: found a hit of 9 \+ 9 tokens of a, allowed at most 16"),
+        ("step", log(*ADMIT[:2], 8, *ADMIT[3:]), "nonsense: found the hit blocks of a in 0 groups, allowed 2 groups"),
+        ("step", log(*ADMIT[:5], [[1]], *ADMIT[6:]), r"nonsense: found a hit block of a as \[1\]"),
+        ("step", log(*ADMIT[:7], [[0, 1]]), "nonsense: found group 0, allowed a recurrent one"),
+        ("step", log("allocate", "a", 1, 0, [99]), "nonsense: found block 99"),
+        ("step", log("allocate", "a", 1, 1 << 40, [1]), "nonsense: found offset 1099511627776"),
+        ("step", log("release", "a", 0, [1]), "nonsense: found group 0, allowed a recurrent one"),
+        ("step", log("claim", 1, 2, "a", 0, 1 << 40, "ab" * 16), "nonsense: found offset 1099511627776"),
+        ("step", log("claim", 1, 2, "a", 0, 16, "no hash"), r"out of shape \(log\.0\.claim\.6: String should match"),
+        ("step", log("unclaim", 1, 10, "ab" * 16, "evict"), "nonsense: found block 10"),
+        ("commit", {"log": [], "finished": ["b"], "free": 7}, "ended requests that it did not run: b"),
+        ("commit", {"log": [], "finished": [], "free": None}, r"out of shape \(free: Input should be a valid integer"),
+    ],
+)  # fmt: skip
+def test_an_answer_that_does_not_fit_becomes_one_message(what: str, answer: Any, message: str) -> None:
+    with pytest.raises(EngineError, match=message) as raised, child("say", what, json.dumps(answer)) as engine:
+        live = scheduler(engine, Observer())
+        live.add(ARRIVAL, 0)
+        live.step(0, 0, 64)
+    assert not isinstance(raised.value, RefusedError)
+    assert raised.value.args[0].startswith("vLLM fake ") and "\x1b" not in raised.value.args[0]
+
+
+def test_an_answer_of_any_depth_becomes_one_message() -> None:
+    deep, message = "[" * 10_000 + "]" * 10_000, r"answered 'init' out of shape \(Invalid JSON: recursion limit"
+    with child("say", "init", deep) as engine, pytest.raises(EngineError, match=message):
+        scheduler(engine, Observer())
 
 
 def alive(pid: int) -> bool:

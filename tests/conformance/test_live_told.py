@@ -1,0 +1,167 @@
+"""What live releases are told, and that they have it: options, drafters, checkpoints, on every installed one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sim.adapters.vllm import install
+from sim.adapters.vllm.answers import BEGUN
+from sim.adapters.vllm.config import wire
+from sim.adapters.vllm.engine import LiveScheduler
+from sim.adapters.vllm.process import Child
+from sim.conform import Decisions
+from sim.engine.options import Options, Speculative
+from sim.errors import RefusedError
+from sim.events import Group
+from sim.simulate import Make, drive
+from sim.workload import Arrival
+
+pytestmark = pytest.mark.live
+
+RELEASES = ("0.26.0", "0.27.0", "0.28.0", "0.29.0", "0.30.0", "0.31.0", "0.32.0", "0.33.0")
+HYBRID = (Group("attention", "full-attention", 128, eagle=True), Group("gdn", "recurrent", 128))
+SERVER = Options(HYBRID, max_num_batched_tokens=512, max_num_seqs=8, clock="steps")
+
+
+@pytest.fixture(scope="module")
+def children() -> Iterator[dict[str, Child]]:
+    with ExitStack() as stack:
+        found = [source for source in install.installed() if source.release in RELEASES]
+        yield {source.release: stack.enter_context(install.of_release(source.release).open()) for source in found}
+
+
+def of(children: dict[str, Child], release: str) -> Child:
+    if release not in children:
+        pytest.skip(f"vLLM {release} is not installed (stateat vllm install {release})")
+    return children[release]
+
+
+def on(child: Child) -> Make:
+    return lambda options, rules, observer, seed: LiveScheduler(options, rules, observer, seed, child)
+
+
+def told(child: Child, options: Options, **changed: Any) -> list[str]:
+    """Make a scheduler of it; its warnings."""
+    return child.ask({"do": "init", "config": wire(options) | changed}, BEGUN)["warnings"]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_checkpoint_lies_where_the_release_exports_it(children: dict[str, Child], release: str) -> None:
+    """0.29 exports the last block boundary of a chunk and stops at the last hash boundary, which later ones export."""
+    child = of(children, release)
+    groups = (Group("attention", "full-attention", 32), Group("gdn", "recurrent", 32))
+    options = Options(
+        groups,
+        preset="vllm-0.32.0",
+        num_prefill_checkpoint_blocks=1,
+        prefill_checkpoint_alignment=16,
+        prefix_match_unit=16,
+        clock="steps",
+    )
+    arrivals = [Arrival("a", 0, 0, ((1, 120),)), Arrival("b", 1, 0, ((1, 120),), after="a")]
+    if release < "0.29":
+        with pytest.raises(RefusedError, match=r"it has no engine\.num_prefill_checkpoint_blocks"):
+            drive(options, arrivals, make=on(child))
+        return
+    outcome = drive(options, arrivals, make=on(child))
+    assert (outcome.poisoned, outcome.hits) == (0, {"a": 0, "b": 112})
+
+
+@pytest.mark.parametrize(
+    ("release", "method", "drafts", "slots"),
+    [
+        ("0.26.0", "ngram", 3, 1),
+        ("0.27.0", "eagle3", 1, 1),
+        ("0.28.0", "eagle3", 3, 2),
+        ("0.29.0", "dspark", 3, 2),
+        ("0.32.0", "dflash", 3, 3),
+        ("0.32.0", "ngram", 3, 3),
+        ("0.33.0", "eagle3", 2, 1),
+        ("0.33.0", "mtp", 1, 1),
+    ],
+)
+def test_draft_slots_leave_a_drafter_its_method(
+    children: dict[str, Child], release: str, method: str, drafts: int, slots: int
+) -> None:
+    speculative = Speculative(method, drafts, draft_slots=slots)
+    options = replace(SERVER, preset=f"vllm-{release}", speculative=speculative)
+    if method == "ngram":
+        options = replace(options, groups=tuple(replace(group, eagle=False) for group in HYBRID))
+    arrivals = [
+        Arrival("a", 0, 0, ((1, 300),), 20),
+        Arrival("b", 1, 2, ((2, 1000),), 20),
+        Arrival("c", 2, 2, ((3, 700),), 20),
+        Arrival("d", 3, 0, ((2, 1000), (4, 40)), 20, after="b"),
+    ]
+    heard = []
+    for make in (None, on(of(children, release))):
+        decisions = Decisions()
+        outcome = drive(options, arrivals, observers=[decisions], fast_forward=False, make=make)
+        heard.append((outcome.digest, outcome.hits, outcome.chunks, decisions.claims))
+    assert heard[0] == heard[1]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_slots_that_a_server_would_not_take_are_warned_of(children: dict[str, Child], release: str) -> None:
+    child = of(children, release)
+    for slots, warns in ((0, False), (2, False), (5, True)):
+        found = told(child, replace(SERVER, speculative=Speculative("eagle3", 3, draft_slots=slots)))
+        assert bool(found) == warns, slots
+        assert all("engine.speculative.draft_slots" in text for text in found)
+
+
+HELD = {
+    "look_ahead": ("engine.speculative.method", False),
+    "lookahead_tokens": ("engine.speculative.method", 9),
+}
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("name", HELD)
+def test_what_a_release_makes_something_else_of_is_refused_by_name(
+    children: dict[str, Child], release: str, name: str
+) -> None:
+    """What follows from a drafter is not set but held: a wrong value stands for a release that derives another."""
+    option, wrong = HELD[name]
+    options = replace(SERVER, speculative=Speculative("mtp", 3))
+    with pytest.raises(RefusedError, match=rf"vLLM {release} cannot run this: {option}.*the release made it"):
+        told(of(children, release), options, **{name: wrong})
+    assert told(of(children, release), options) == []
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_modes_of_states_are_the_releases_own(children: dict[str, Child], release: str) -> None:
+    """``all`` went with 0.32; until then a release runs it."""
+    options = replace(SERVER, groups=(HYBRID[0], replace(HYBRID[1], mamba_cache_mode="all")))
+    if release < "0.32":
+        told(of(children, release), options)
+    else:
+        with pytest.raises(RefusedError, match=r"it has no engine\.groups\.1\.mamba_cache_mode: all"):
+            told(of(children, release), options)
+
+
+@pytest.mark.parametrize("release", RELEASES[-1:])
+def test_a_connector_beside_hashes_that_look_ahead_is_refused(children: dict[str, Child], release: str) -> None:
+    child = of(children, release)
+    arrivals = [Arrival("a", 0, 0, ((1, 300),), external=128)]
+    for look_ahead in (True, False):
+        speculative = Speculative("mtp", 3, hash_lookahead=look_ahead)
+        options = replace(SERVER, preset=f"vllm-{release}", speculative=speculative)
+        if look_ahead:
+            with pytest.raises(RefusedError, match=r"external tokens beside hashes that look ahead"):
+                drive(options, arrivals, make=on(child))
+        else:
+            assert drive(options, arrivals, make=on(child)).finished == 1
+
+
+@pytest.mark.parametrize("release", ["0.31.0", "0.32.0", "0.33.0"])
+def test_a_limit_that_the_release_lowers_itself_is_warned_of(children: dict[str, Child], release: str) -> None:
+    options = replace(SERVER, max_num_batched_tokens=16, speculative=Speculative("dflash", 3, draft_slots=0))
+    found = told(of(children, release), options)
+    lowered = [text for text in found if "engine.max_num_seqs" in text]
+    assert len(lowered) == (release == "0.33.0"), found
