@@ -94,7 +94,7 @@ def test_a_scenario_that_is_there_is_left_alone(here: Path) -> None:
     [
         ((), "found no model, allowed a config.json or --model qwen3-next, "),
         (("config.json", "--model", "qwen3-next"), "CONFIG and --model: name one of them"),
-        (("nothing.json",), "nothing.json: cannot be read: No such file or directory"),
+        (("nothing.json",), "nothing.json: no such file"),
         (("--model", "qwen"), "--model: found 'qwen', allowed qwen3-next, "),
         (("config.json", "--tp", "5"), "--tensor-parallel-size: found 5, allowed for "),
         (("config.json", "--tp", "-1"), "--tensor-parallel-size: found -1, allowed for "),
