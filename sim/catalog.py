@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sim.errors import InputError
+from sim.inputs import glance
 
 if TYPE_CHECKING:
     from sim.scenario import Scenario
@@ -79,17 +80,14 @@ def _leads_nowhere(path: Path) -> bool:
 
 
 def _is_sweep(file: Path) -> bool:
-    try:
-        return re.search(rb"^schema:\s*stateat-sweep/", file.read_bytes(), re.M) is not None
-    except OSError:
-        return False
+    return re.search(rb"^schema:\s*stateat-sweep/", glance(file), re.M) is not None
 
 
 def refusal(file: Path) -> list[str] | None:
     """What the message must hold with which this file is to be refused; None for one that is to run."""
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
+        lines = glance(file).decode().splitlines()
+    except UnicodeDecodeError:
         return None
     return [line.removeprefix(REFUSED).strip() for line in lines if line.startswith(REFUSED)] or None
 

@@ -5,15 +5,13 @@ Exit codes: 0 as expected, 1 an expectation or an invariant failed, 2 bad usage 
 
 from __future__ import annotations
 
-import io
 import json
 import os
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -29,11 +27,13 @@ from sim.cli_options import (
     write_json,
     write_text_or_stdout,
 )
-from sim.errors import InputError, StateatError, Stopped, exit_code
+from sim.errors import InputError, StateatError, exit_code
 from sim.explain_cli import explain
 from sim.geometry_cli import geometry
 from sim.list_cli import list_scenarios, new
 from sim.replay_cli import replay
+from sim.signals import INTERRUPTED, last, raising
+from sim.streams import NOBODY, lost, standard
 from sim.sweep_cli import sweep
 
 if TYPE_CHECKING:
@@ -43,26 +43,38 @@ if TYPE_CHECKING:
 class _Group(click.Group):
     """Prints our errors as one message, without a traceback, and knows near misses."""
 
+    def main(self, *args: Any, **extra: Any) -> Any:
+        with standard(), raising():
+            try:
+                return super().main(*args, **extra)
+            except SystemExit as end:
+                if (gone := lost(sys.stdout)) is None or gone.errno in NOBODY or end.code not in (0, 1, None):
+                    raise
+                click.echo(f"stateat: standard output: {gone.strerror or gone}", err=True)
+            sys.exit(2)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except StateatError as error:
             click.echo(f"stateat: {error}", err=True)
             ctx.exit(error.exit_code)
-        except BrokenPipeError:
-            # Whoever read our output has seen enough.
-            sys.stderr.close()
-            ctx.exit(1)
         except OSError as error:
-            with suppress(OSError, ValueError):
-                where = "cannot write" if error.filename is None else os.fspath(error.filename)
-                click.echo(f"stateat: {where}: {error.strerror or error}", err=True)
-            with suppress(OSError, ValueError):
-                sys.stdout.close()
+            where = "cannot write" if error.filename is None else os.fspath(error.filename)
+            click.echo(f"stateat: {where}: {error.strerror or error}", err=True)
+            ctx.exit(2)
+        except MemoryError:
+            click.echo("stateat: there is not enough memory for this", err=True)
             ctx.exit(2)
         except KeyboardInterrupt as interrupt:
-            click.echo("stateat: interrupted; nothing was written", err=True)
-            ctx.exit(exit_code(interrupt))
+            _interrupted(ctx, interrupt)
+        except (click.exceptions.Exit, click.Abort, click.ClickException):
+            raise
+        except Exception:
+            # A library may have made something else of a signal.
+            if (signal := last()) is None:
+                raise
+            _interrupted(ctx, signal)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         from difflib import get_close_matches
@@ -89,18 +101,11 @@ def main() -> None:
     # A user's rule (module:Class) may lie in the current folder; after our own packages, so that it hides none.
     with suppress(OSError):
         sys.path.append(os.getcwd())
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            # A terminal that lacks a character shows its code instead.
-            stream.reconfigure(errors="backslashreplace")
-    for name in ("SIGTERM", "SIGHUP"):
-        # Like Ctrl-C: what is half-written is removed.
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), _stop)
 
 
-def _stop(number: int, _frame: object) -> None:
-    raise Stopped(number)
+def _interrupted(ctx: click.Context, interrupt: KeyboardInterrupt) -> NoReturn:
+    click.echo(INTERRUPTED, err=True)
+    ctx.exit(exit_code(interrupt))
 
 
 main.add_command(replay)
@@ -221,7 +226,7 @@ def schema() -> None:
     """
     from sim.scenario import json_schema
 
-    click.echo(json.dumps(json_schema(), indent=2))
+    write_text_or_stdout(Path("-"), json.dumps(json_schema(), indent=2) + "\n")
 
 
 @main.command()
@@ -237,7 +242,7 @@ def doctor(as_json: bool) -> None:
 
     found = report()
     if as_json:
-        click.echo(json.dumps(found, indent=2))
+        write_text_or_stdout(Path("-"), json.dumps(found, indent=2) + "\n")
     else:
         print_report(console_on())
     sys.exit(0 if found["ok"] else 1)
@@ -295,7 +300,7 @@ def vllm_list(as_json: bool) -> None:
             for i in found
         ]
         about = {"base_bytes": shared.size if shared else 0, "base_pinned": bool(shared and shared.pinned)}
-        click.echo(json.dumps(about | {"releases": rows}, indent=2))
+        write_text_or_stdout(Path("-"), json.dumps(about | {"releases": rows}, indent=2) + "\n")
         return
     if not found:
         click.echo("no release is installed; try: stateat vllm install 0.27.0")

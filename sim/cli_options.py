@@ -13,6 +13,7 @@ import click
 
 from sim.errors import InputError
 from sim.files import check_apart, check_writable, write_text
+from sim.streams import lost
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -151,12 +152,13 @@ def write_text_or_stdout(path: Path, text: str) -> None:
     if str(path) != "-":
         write_text(path, text, "--json")
         return
-    if sys.stdout is None:
-        raise InputError("--json -: standard output is closed")
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     sys.stdout.write(text)
     sys.stdout.flush()
+    # A machine waits for the whole of it.
+    if (gone := lost(sys.stdout)) is not None:
+        raise InputError(f"standard output: {gone.strerror or gone}")
 
 
 def failed(result: Result) -> bool:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from errno import ENOSYS
+from itertools import count
 from pathlib import Path
 
 from sim.errors import InputError
@@ -54,26 +57,94 @@ def check_apart(outputs: Mapping[str, Path], inputs: Iterable[Path]) -> None:
 
 @contextmanager
 def atomic(path: Path, what: str) -> Iterator[Path]:
-    """A path beside ``path`` to write to; it takes its place when all went well, and is removed otherwise."""
+    """A path beside ``path`` to write to; it takes its place when all went well, and is removed otherwise.
+
+    What earlier runs left there when they were killed is removed too.
+    """
     check_writable(path, what)
     path = real(path)
     special = path.exists() and not path.is_file()
     folder = Path(tempfile.gettempdir()) if special else path.parent
-    partial = folder / f".{path.stem}.{os.getpid()}.partial{path.suffix}"
+    _clear(folder, path)
     try:
-        yield partial
-        if special:
-            # It cannot be replaced, only written to.
-            path.write_bytes(partial.read_bytes())
-        else:
-            if path.exists():
-                shutil.copymode(path, partial)
-            partial.replace(path)
+        with _claimed(folder, path) as partial:
+            yield partial
+            if not partial.stat().st_size:
+                raise OSError("nothing was written")
+            if special:
+                # It cannot be replaced, only written to.
+                with partial.open("rb") as source, path.open("wb") as target:
+                    shutil.copyfileobj(source, target)
+            else:
+                if path.exists():
+                    shutil.copymode(path, partial)
+                partial.replace(path)
     except OSError as error:
         raise InputError(f"{what} {path}: {error.strerror or error}") from error
-    finally:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
+
+
+def lock(file: int) -> bool:
+    """Whether this open file is now locked for its owner alone; False: another process has it.
+
+    The lock ends with its process, however that ends. Raises OSError where there are no such locks.
+    """
+    try:
+        from fcntl import LOCK_EX, LOCK_NB, flock
+    except ImportError:
+        raise OSError(ENOSYS, os.strerror(ENOSYS)) from None
+    try:
+        flock(file, LOCK_EX | LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextmanager
+def _claimed(folder: Path, path: Path) -> Iterator[Path]:
+    """An empty file for what will be ``path``, locked and in the end removed."""
+    for i in count():
+        partial = folder / f".{path.stem}.{os.getpid()}{f'-{i}' if i else ''}.partial{path.suffix}"
+        try:
+            file = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        except FileExistsError:
+            # Of a process with this number on another machine, or in another container.
+            continue
+        try:
+            if not _is_held(file, partial):
+                continue
+            try:
+                yield partial
+            finally:
+                with suppress(OSError):
+                    partial.unlink(missing_ok=True)
+            return
+        finally:
+            os.close(file)
+
+
+def _is_held(file: int, partial: Path) -> bool:
+    """Locks it; False where somebody who clears took it for a leftover in the moment before."""
+    try:
+        return lock(file) and os.path.samestat(os.fstat(file), partial.stat())
+    except FileNotFoundError:
+        return False
+    except OSError:
+        # Without locks nobody clears.
+        return True
+
+
+def _clear(folder: Path, path: Path) -> None:
+    """Removes what runs that are gone have left of ``path``: nobody holds it any more."""
+    name = re.compile(rf"\.{re.escape(path.stem)}\.\d+(-\d+)?\.partial{re.escape(path.suffix)}")
+    with suppress(OSError):
+        for left in [entry for entry in os.scandir(folder) if name.fullmatch(entry.name)]:
+            with suppress(OSError):
+                file = os.open(left.path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+                try:
+                    if left.is_file(follow_symlinks=False) and lock(file):
+                        os.unlink(left.path)
+                finally:
+                    os.close(file)
 
 
 def write_text(path: Path, text: str, what: str) -> None:

@@ -11,8 +11,21 @@ import click
 from sim.cli_options import EXISTING, check_outputs, console_on, write_text_or_stdout
 from sim.errors import InputError
 from sim.files import write_text
+from sim.inputs import cut
 
 TOKENS = click.IntRange(1, 1 << 30)
+
+LARGEST = 1 << 50
+
+
+def _number(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | None:
+    """A whole number as a log has it, with or without commas."""
+    if text is None:
+        return None
+    digits = text.replace(",", "")
+    if not (digits.isascii() and digits.isdecimal() and len(digits) < 17 and 1 <= int(digits) <= LARGEST):
+        raise click.BadParameter(f"found {cut(text)!r}, allowed a whole number from 1 to {LARGEST}, such as 1,234,567")
+    return int(digits)
 
 
 @click.command()
@@ -38,6 +51,15 @@ TOKENS = click.IntRange(1, 1 << 30)
 @click.option("--gdn-prefill-backend", default="auto", metavar="NAME", help="auto (flashinfer), triton, cutedsl.")
 @click.option(
     "--attention-kernel-block", default=16, show_default=True, type=TOKENS, metavar="N", help="Its smallest block."
+)
+@click.option(
+    "--kv-cache-size-tokens",
+    callback=_number,
+    metavar="N",
+    help="What the server's log says: GPU KV cache size: N tokens. Gives num_blocks.",
+)
+@click.option(
+    "--kv-cache-memory-bytes", callback=_number, metavar="N", help="Instead of it: bytes of the pool on a rank."
 )
 @click.option("--json", "json_path", type=EXISTING, metavar="FILE", help="As JSON; - for stdout.")
 @click.option("--scenario", "scenario_path", type=EXISTING, metavar="FILE", help="A new scenario with this geometry.")

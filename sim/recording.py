@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
@@ -17,6 +15,7 @@ from typing_extensions import TypedDict
 from sim.engine.options import Options, Speculative
 from sim.errors import InputError
 from sim.events import Group
+from sim.inputs import MAX_RECORDING, as_json, read_bytes, shown
 from sim.tokens import MAX_TOKENS
 from sim.workload import Arrival
 
@@ -134,12 +133,12 @@ def read(path: Path, releases: Sequence[str] = ()) -> list[Recording]:
     if not isinstance(data, dict):
         raise InputError(f"{path}: found {type(data).__name__}, allowed a mapping ({FORMAT})")
     if data.get("format") != FORMAT:
-        raise InputError(f"{path}: format: found {data.get('format')!r}, allowed {FORMAT!r}")
+        raise InputError(f"{path}: format: found {shown(data.get('format'))}, allowed {FORMAT!r}")
     scenario = _checked(path, "scenario", _SCENARIO, data.get("scenario"))
     _check_scenario(path, scenario)
     results = data.get("results")
     if not (isinstance(results, dict) and results):
-        raise InputError(f"{path}: results: found {_short(results)}, allowed a mapping of releases")
+        raise InputError(f"{path}: results: found {as_json(results)}, allowed a mapping of releases")
     found, seen = [], dict[int, Any]()
     for release in sorted(results, key=lambda name: _version(path, name)):
         body = _body(path, results, release)
@@ -154,21 +153,19 @@ def read(path: Path, releases: Sequence[str] = ()) -> list[Recording]:
 
 
 def _json(path: Path) -> Any:
+    raw = read_bytes(path, MAX_RECORDING, f"a recording ({FORMAT})", packed=True)
     try:
-        raw = path.read_bytes()
-        return json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
+        return json.loads(raw)
     except RecursionError as error:
         raise InputError(f"{path}: not a recording ({FORMAT}): nested too deeply") from error
-    except (ValueError, EOFError, zlib.error) as error:
+    except ValueError as error:
         raise InputError(f"{path}: not a recording ({FORMAT}): {error}") from error
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from error
 
 
 def _version(path: Path, name: str) -> list[int]:
     parts = name.split(".")
     if not all(part.isascii() and part.isdigit() and len(part) < 9 for part in parts):
-        raise InputError(f"{path}: results: found {name!r}, allowed releases such as 0.27.0")
+        raise InputError(f"{path}: results: found {shown(name)}, allowed releases such as 0.27.0")
     return [int(part) for part in parts]
 
 
@@ -178,12 +175,12 @@ def _body(path: Path, results: Mapping[str, Any], release: str) -> Any:
     while True:
         body = results[name]
         if not isinstance(body, dict):
-            raise InputError(f"{path}: results.{name}: found {_short(body)}, allowed a mapping")
+            raise InputError(f"{path}: results.{name}: found {as_json(body)}, allowed a mapping")
         if "same_as" not in body:
             return body
         name = body["same_as"]
         if not isinstance(name, str) or name not in results or name in passed:
-            raise InputError(f"{path}: results.{passed[-1]}.same_as: found {_short(name)}, allowed another release")
+            raise InputError(f"{path}: results.{passed[-1]}.same_as: found {as_json(name)}, allowed another release")
         passed.append(name)
 
 
@@ -194,7 +191,7 @@ def _checked(path: Path, where: str, adapter: TypeAdapter[Any], value: Any) -> A
         first = error.errors()[0]
         # A place in a union names its branch too.
         place = ".".join([where, *(str(part) for part in first["loc"] if "[" not in str(part))])
-        found = "nothing" if first["type"] == "missing" else _short(first["input"])
+        found = "nothing" if first["type"] == "missing" else as_json(first["input"])
         more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
         raise InputError(f"{path}: {place}: found {found}: {first['msg']}{more}") from None
 
@@ -210,16 +207,11 @@ def _check_scenario(path: Path, scenario: Scenario) -> None:
     for i, request in enumerate(scenario["requests"]):
         place = f"{path}: scenario.requests.{i}"
         if names.index(request["id"]) != i:
-            raise InputError(f"{place}.id: found {request['id']!r} again, allowed another name")
+            raise InputError(f"{place}.id: found {shown(request['id'])} again, allowed another name")
         if (tokens := sum(length for _, length in request["segments"])) >= longest:
             raise InputError(f"{place}.segments: found {tokens} tokens, allowed fewer than max_model_len ({longest})")
         if any(seed < -len(names) or seed >= 1 << 31 for seed, _ in request["segments"]):
             raise InputError(f"{place}.segments: found an unknown seed, allowed {-len(names)} to {(1 << 31) - 1}")
-
-
-def _short(value: Any) -> str:
-    text = "nothing" if value is None else json.dumps(value, default=repr)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def options_of(config: Mapping[str, Any], release: str) -> Options:

@@ -275,26 +275,71 @@ def _expand(file: Path, root: Node, shape: File | None) -> Iterator[Run | Proble
     for override in (*variants.values(), *cases.values()):
         yield from _twice(override)
     base = Node({k: v for k in ("engine", "workload", "oracle") if (v := _given(root, k)) is not None}, root.line, "")
+    levels = _Levels(base, variants, cases)
+    expected_wrong: dict[str, list[Problem]] = {}
     for name, variant in (variants or {"": root}).items():
-        changed = merge(base, override_of(variant))
         expect = variant.get("expect")
         wanted: Node | None = _with_cases(expect, cases, variant)
         group: list[Run] = []
-        for case, changes in (cases or {"": Node({}, root.line, "")}).items():
-            node = merge(changed, override_of(changes))
-            whole, wrong = _validated(Whole, node)
-            if whole is None:
-                yield from wrong
-                continue
-            wrong = list(_placed(scenario_checks.whole(whole), node))
-            yield from wrong
-            if not wrong:
+        for case in cases or ("",):
+            node = levels.merged(name, case)
+            whole, wrong = _checked(node)
+            yield from (levels.blamed(problem, name, case) for problem in wrong)
+            if whole is not None and not wrong:
                 group.append(_run(file, node, shape, whole, name or whole.engine.preset, case))
         if wanted is not None:
-            expected, wrong = _expected(wanted, group, list(cases))
-            yield from wrong
+            expected, expected_wrong[name] = _expected(wanted, group, list(cases))
             group = [replace(run, expect=expected) for run in group]
         yield from group
+    for name, wrong in expected_wrong.items():
+        everywhere = all(set(wrong) <= set(other) for other in expected_wrong.values())
+        yield from (problem if everywhere else levels.named(problem, name, "") for problem in wrong)
+
+
+def _checked(node: Node) -> tuple[Whole | None, list[Problem]]:
+    """A variant and case as a whole, and what is wrong with it."""
+    whole, wrong = _validated(Whole, node)
+    return whole, wrong if whole is None else list(_placed(scenario_checks.whole(whole), node))
+
+
+@dataclass(frozen=True, slots=True)
+class _Levels:
+    """The parts of a file that are merged to a run: what is wrong with a run is said of the part that makes it so."""
+
+    base: Node
+    variants: Mapping[str, Node]
+    cases: Mapping[str, Node]
+    known: dict[tuple[str, str], frozenset[Problem]] = field(default_factory=dict)
+
+    def merged(self, variant: str, case: str) -> Node:
+        """What a run of this variant and case says; '': without one."""
+        node = self.base
+        for part, name in ((self.variants, variant), (self.cases, case)):
+            node = merge(node, override_of(part[name])) if name else node
+        return node
+
+    def blamed(self, problem: Problem, variant: str, case: str) -> Problem:
+        """A problem of this variant and case, told with those of the two without which it is none."""
+        for names in (("", ""), (variant, ""), ("", case)):
+            if names not in self.known:
+                self.known[names] = frozenset(_checked(self.merged(*names))[1])
+            if problem in self.known[names]:
+                return self.named(problem, *names)
+        return self.named(problem, variant, case)
+
+    def named(self, problem: Problem, variant: str, case: str) -> Problem:
+        """A problem with the variant and the case in its path."""
+        parts = {f"variants.{variant}": self.variants.get(variant), f"cases.{case}": self.cases.get(case)}
+        told = {name: node for name, node in parts.items() if node is not None and not _is_below(problem.path, name)}
+        if not told:
+            return problem
+        written = f" (line {problem.line})" if problem.line else ""
+        path = ": ".join([", ".join(told), f"{problem.path}{written}"])
+        return Problem(next(iter(told.values())).line, path, problem.text)
+
+
+def _is_below(path: str, name: str) -> bool:
+    return path == name or path.startswith((f"{name}.", f"{name}["))
 
 
 def _children(root: Node, key: str) -> dict[str, Node]:

@@ -17,12 +17,11 @@ import numpy as np
 import yaml
 
 from sim.errors import InputError
+from sim.inputs import MAX_DOCUMENT, read_bytes
 from sim.schema import Location
 
 INLINE = Path("<mapping>")
 """Stands for the file where a program gives the data itself; there are no lines then."""
-MAX_BYTES = 4 * 2**20
-"""Size of a scenario file; more requests than fit belong into a trace."""
 MAX_VALUES = 200_000
 """Values of a file with its aliases written out."""
 MAX_DEPTH = 50
@@ -108,17 +107,7 @@ def read(file: Path, schema: str = "stateat/1") -> tuple[Node, list[Problem]]:
 
 
 def _text(file: Path) -> str:
-    try:
-        with file.open("rb") as stream:
-            raw = stream.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        raise InputError(f"{file}: no such file") from None
-    except IsADirectoryError:
-        raise InputError(f"{file}: is a directory, allowed a scenario file (YAML)") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{file}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    if len(raw) > MAX_BYTES:
-        raise InputError(f"{file}: found more than {MAX_BYTES} bytes, allowed {MAX_BYTES}; long workloads are traces")
+    raw = read_bytes(file, MAX_DOCUMENT, "a scenario file (YAML)")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

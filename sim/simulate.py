@@ -80,10 +80,11 @@ def simulate(
     when a user's rule breaks its contract.
     """
     name = {"variant": run.variant, "case": run.case, "scenario": run.scenario}
+    requests = arrivals(run)
     try:
         outcome = drive(
             run.options,
-            arrivals(run),
+            requests,
             run.budgets,
             seed=run.seed,
             truth=run.truth,
@@ -96,9 +97,9 @@ def simulate(
             resets=run.workload.resets,
             reset_running=run.workload.reset_running_requests,
         )
-    except PolicyError as error:
+    except (PolicyError, InputError) as error:
         where = run.variant + (f", case {run.case}" if run.case else "")
-        raise PolicyError(f"{run.scenario}, variant {where}: {error}") from error
+        raise type(error)(f"{run.scenario}, variant {where}: {error}") from error
     return replace(outcome, variant=run.variant)
 
 

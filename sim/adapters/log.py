@@ -14,6 +14,7 @@ from typing import Any, TextIO, Union, get_args, get_origin, get_type_hints
 
 from sim.errors import InputError
 from sim.events import EVENTS, SCHEMAS, SINCE, Group, Observer, Run
+from sim.inputs import open_lines, shown
 
 
 class Recorder(Observer):
@@ -44,26 +45,17 @@ def _plain(value: Any) -> Any:
 
 def read(path: Path) -> Iterator[Any]:
     """The events of a log. Raises InputError that names the file, the line and what is wrong with it."""
-    try:
-        stream = path.open(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from error
-    with stream:
-        schema = ""
-        try:
-            for number, line in enumerate(stream, 1):
-                if not line.strip():
-                    continue
-                event = _event(f"{path}:{number}", line, schema)
-                if isinstance(event, Run):
-                    schema = event.schema
-                elif not schema:
-                    raise InputError(f"{path}:{number}: event: found {type(event).__name__.lower()}, allowed: run")
-                yield event
-        except UnicodeDecodeError as error:
-            raise InputError(f"{path}: not UTF-8 text ({error.reason})") from error
-        except OSError as error:
-            raise InputError(f"{path}: {error.strerror or error}") from error
+    schema = ""
+    with open_lines(path) as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            event = _event(f"{path}:{number}", line, schema)
+            if isinstance(event, Run):
+                schema = event.schema
+            elif not schema:
+                raise InputError(f"{path}:{number}: event: found {type(event).__name__.lower()}, allowed: run")
+            yield event
     if not schema:
         raise InputError(f"{path}: an empty log, allowed are lines such as the ones that --log writes")
 
@@ -80,9 +72,9 @@ def _event(where: str, line: str, schema: str) -> Any:
     event = EVENTS.get(name) if isinstance(name, str) else None
     allowed = [name for name in EVENTS if not schema or schema >= SINCE.get(name, "")]
     if event is None or name not in allowed:
-        raise InputError(f"{where}: event: found {name!r}, allowed: {', '.join(allowed)}")
+        raise InputError(f"{where}: event: found {shown(name)}, allowed: {', '.join(allowed)}")
     if name == "run" and data.get("schema") not in SCHEMAS:
-        raise InputError(f"{where}: schema: found {data.get('schema')!r}, allowed: {', '.join(SCHEMAS)}")
+        raise InputError(f"{where}: schema: found {shown(data.get('schema'))}, allowed: {', '.join(SCHEMAS)}")
     known = {f.name for f in fields(event)}
     for key in sorted(known ^ set(data)):
         raise InputError(f"{where}: {name}.{key}: {'missing' if key in known else 'an unknown key'}")
@@ -111,7 +103,7 @@ def _value(where: str, hint: Any, value: Any) -> Any:
         try:
             return bytes.fromhex(value)
         except ValueError:
-            raise InputError(f"{where}: found {value!r}, allowed is hexadecimal") from None
+            raise InputError(f"{where}: found {shown(value)}, allowed is hexadecimal") from None
     if hint is Group and isinstance(value, dict) and _GROUP_KEYS - _LATER <= set(value) <= _GROUP_KEYS:
         hints = get_type_hints(Group)
         group = Group(**{key: _value(f"{where}.{key}", hints[key], item) for key, item in value.items()})
@@ -121,7 +113,7 @@ def _value(where: str, hint: Any, value: Any) -> Any:
     if origin is dict and isinstance(value, dict):
         return value
     if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
-        raise InputError(f"{where}: found {value!r}, which is not text: it has half a character")
+        raise InputError(f"{where}: found {shown(value)}, which is not text: it has half a character")
     if hint in (str, int, bool) and type(value) is hint:
         return value
-    raise InputError(f"{where}: found {value!r}, allowed is {getattr(hint, '__name__', hint)}")
+    raise InputError(f"{where}: found {shown(value)}, allowed is {getattr(hint, '__name__', hint)}")

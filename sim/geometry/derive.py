@@ -10,12 +10,13 @@ per layer and rank. All sizes are in bytes or tokens.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import lcm
 
 from kernels.shapes import BYTES, Shape
 from sim.engine.options import LOOK_AHEAD_METHODS
 from sim.errors import InputError
+from sim.geometry.capacity import blocks_of
 from sim.geometry.model import DTYPES, KV_DTYPES, Attention, Model, Serving
 from sim.geometry.releases import ALL_MODE, GDN, Sizing, sizing
 
@@ -50,6 +51,8 @@ class Geometry:
     recurrent_groups: int
     checkpoint_blocks: int
     """Blocks of each recurrent group for a state that a chunk exports on its way."""
+    num_blocks: int | None = None
+    """Of the pool, where a flag says how large it is."""
 
     @property
     def sizing(self) -> Sizing:
@@ -120,7 +123,7 @@ def derive(model: Model, serving: Serving) -> Geometry:
     if unit is not None and block % unit:
         raise InputError(f"--prefix-match-unit: found {unit}, allowed a divisor of the block, which is {block}")
     per_group, attention, groups = _groups(model, serving)
-    return Geometry(
+    found = Geometry(
         model=model,
         serving=serving,
         mode=mode,
@@ -137,6 +140,7 @@ def derive(model: Model, serving: Serving) -> Geometry:
         recurrent_groups=groups,
         checkpoint_blocks=int(mode == "align" and _exports(model, serving, row)),
     )
+    return replace(found, num_blocks=blocks_of(found))
 
 
 def fits(model: Model, ranks: int) -> bool:

@@ -67,6 +67,8 @@ def _engine(geometry: Geometry) -> dict[str, Any]:
         "groups": list(_groups(geometry)),
         "clock": "steps",
     }
+    if geometry.num_blocks is not None:
+        engine["num_blocks"] = geometry.num_blocks
     if geometry.mode == "none":
         engine["enable_prefix_caching"] = False
     if serving.prefix_match_unit is not None:
@@ -127,6 +129,11 @@ def scenario(geometry: Geometry, name: str) -> str:
         raise InputError("--scenario: nothing is cached without prefix caching, allowed mode align or all")
     if wrong := next(complaints(geometry), None):
         raise InputError(f"--scenario: {wrong}")
+    if geometry.num_blocks is not None and geometry.num_blocks < (least := _pool(geometry)):
+        raise InputError(
+            f"--scenario: found {geometry.num_blocks:,} blocks, allowed at least {least:,}: the requests are to hit "
+            "what those before them left"
+        )
     longest = _longest(geometry)
     if geometry.max_model_len <= longest:
         raise InputError(
@@ -185,6 +192,17 @@ def _short(geometry: Geometry) -> int:
 
 def _longest(geometry: Geometry) -> int:
     return BLOCKS * geometry.block_size + 8 + 1 + geometry.serving.num_speculative_tokens
+
+
+def _pool(geometry: Geometry) -> int:
+    """Blocks with which nothing is taken from the requests of the scenario, if each keeps all that it had."""
+    lengths = [sum(length for _, length in request["prompt"]) + 1 for request in _requests(geometry)]
+    return 1 + sum(geometry.attention_blocks(length) + _kept(geometry, length) for length in lengths)
+
+
+def _kept(geometry: Geometry, tokens: int) -> int:
+    """Recurrent blocks that a request of so many tokens leaves behind or has at its end."""
+    return geometry.state_blocks(tokens) + geometry.recurrent_groups * -(-tokens // geometry.block_size)
 
 
 def _fills(geometry: Geometry) -> bool:

@@ -12,11 +12,12 @@ from sim.errors import InputError
 from sim.files import real
 from sim.geometry.defaults import DEFAULTS
 from sim.geometry.model import DTYPES, Attention, Model
+from sim.inputs import MAX_DOCUMENT, as_json, read_bytes
 
 NESTED = ("text_config", "llm_config", "language_config")
 """Where a multimodal model keeps its language model's fields."""
 LARGEST = 1 << 24
-"""Config files are small, and no width of a model is larger."""
+"""No width of a model is larger."""
 MOST_LAYERS = 4096
 
 
@@ -52,7 +53,7 @@ class Fields:
         if value is None:
             self.fail(f"{key}: found nothing, allowed a whole number")
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            self.fail(f"{key}: found {_shown(value)}, allowed a whole number from {least} to {most}")
+            self.fail(f"{key}: found {as_json(value)}, allowed a whole number from {least} to {most}")
         return value
 
     def layers(self) -> int:
@@ -66,24 +67,24 @@ class Fields:
             if len(value) > MOST_LAYERS:
                 self.fail(f"{key}: found {len(value):,} layers, allowed at most {MOST_LAYERS}")
             return list(value)
-        self.fail(f"{key}: found {_shown(value)}, allowed a list of names")
+        self.fail(f"{key}: found {as_json(value)}, allowed a list of names")
 
     def places(self, key: str, first: int, last: int) -> list[int]:
         """A list of layers' numbers, each from ``first`` to ``last`` and there once."""
         value = self.values.get(key)
         if not isinstance(value, list) or not all(type(item) is int for item in value):
-            self.fail(f"{key}: found {_shown(value)}, allowed a list of layer numbers")
+            self.fail(f"{key}: found {as_json(value)}, allowed a list of layer numbers")
         if wrong := [item for item in value if not first <= item <= last]:
-            self.fail(f"{key}: found the layer {_shown(wrong[0])}, allowed those of the model, {first} to {last}")
+            self.fail(f"{key}: found the layer {as_json(wrong[0])}, allowed those of the model, {first} to {last}")
         if len(set(value)) < len(value):
-            self.fail(f"{key}: found {_shown(value)}, allowed each layer once")
+            self.fail(f"{key}: found {as_json(value)}, allowed each layer once")
         return value
 
     def below(self, key: str) -> Fields:
         """The fields of a mapping inside."""
         value = self.values.get(key)
         if not isinstance(value, dict):
-            self.fail(f"{key}: found {_shown(value)}, allowed a mapping")
+            self.fail(f"{key}: found {as_json(value)}, allowed a mapping")
         return Fields(f"{self.where}: {key}", value)
 
     def count(self, key: str, *kinds: str) -> int:
@@ -96,29 +97,19 @@ class Fields:
             return default
         name = value.removeprefix("torch.") if isinstance(value, str) else value
         if name not in ("auto", *DTYPES):
-            self.fail(f"{key}: found {_shown(value)}, allowed {', '.join(DTYPES)}")
+            self.fail(f"{key}: found {as_json(value)}, allowed {', '.join(DTYPES)}")
         return str(name)
-
-
-def _shown(value: Any) -> str:
-    text = "nothing" if value is None else json.dumps(value, default=str)
-    return text if len(text) <= 60 else text[:59] + "…"
 
 
 def read(path: Path) -> Model:
     """The model of a config file. Raises InputError with one message."""
+    raw = read_bytes(path, MAX_DOCUMENT, "a model's config.json")
     try:
-        if path.stat().st_size > LARGEST:
-            raise InputError(
-                f"{path}: found {path.stat().st_size:,} bytes, allowed a config file (at most {LARGEST:,})"
-            )
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+        values = json.loads(raw)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: found no JSON ({error}), allowed a model's config.json") from error
     if not isinstance(values, dict):
-        raise InputError(f"{path}: found {_shown(values)}, allowed a JSON object")
+        raise InputError(f"{path}: found {as_json(values)}, allowed a JSON object")
     # a checkpoint's folder has the model's name
     name = real(path).parent.name if path.stem == "config" else path.stem
     return model_of(values, str(path), name)
@@ -130,7 +121,7 @@ def model_of(values: Mapping[str, Any], where: str, name: str) -> Model:
     config = next((outer.below(key) for key in NESTED if isinstance(values.get(key), dict)), outer)
     kind = config.values.get("model_type") or values.get("model_type")
     if not isinstance(kind, str) or kind not in MODEL_TYPES:
-        outer.fail(f"model_type: found {_shown(kind)}, allowed {', '.join(MODEL_TYPES)}")
+        outer.fail(f"model_type: found {as_json(kind)}, allowed {', '.join(MODEL_TYPES)}")
     family = MODEL_TYPES[kind]
     config.defaults = DEFAULTS[kind]
     state, recurrent, attending = FAMILIES[family](config)

@@ -76,3 +76,7 @@ class Serving:
     gdn_prefill_backend: str = "auto"
     attention_kernel_block: int = 16
     """The smallest block that the attention backend's kernels take; no flag of vLLM, which asks the backend."""
+    kv_cache_size_tokens: int | None = None
+    """What the server's log says: ``GPU KV cache size: N tokens``."""
+    kv_cache_memory_bytes: int | None = None
+    """Bytes of the pool on a rank."""

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from sim.geometry.capacity import tokens_of
 from sim.geometry.derive import Geometry
 from sim.report.lines import print_trimmed
 from sim.report.text import one_line, plural
@@ -42,6 +43,8 @@ def to_json(geometry: Geometry, shortest: int | None, hash_unit: int, warnings: 
         "recurrent_groups": geometry.recurrent_groups,
         "layers_per_group": geometry.layers_per_group,
         "block_bytes": geometry.block_bytes,
+        "num_blocks": geometry.num_blocks,
+        "kv_cache_size_tokens": None if geometry.num_blocks is None else tokens_of(geometry, geometry.num_blocks),
         "hash_unit": hash_unit if cached else None,
         "minimum_cacheable_prefix": shortest if cached else None,
         "max_model_len": longest,
@@ -95,6 +98,12 @@ def _rows(geometry: Geometry, shortest: int | None, hash_unit: int) -> Iterator[
     yield "page bytes", f"{g.page_bytes:,}", f"{g.padding:,} ({g.padding_percent:.2f} %) pad the state"
     groups = f"{g.attention_groups} attention + {g.recurrent_groups} recurrent"
     yield "block bytes", f"{g.block_bytes:,}", f"{groups} groups of {plural(g.layers_per_group, 'layer')}"
+    if g.num_blocks is not None:
+        yield (
+            "num_blocks",
+            f"{g.num_blocks:,}",
+            f"the log says: GPU KV cache size: {tokens_of(g, g.num_blocks):,} tokens",
+        )
     if g.mode == "none":
         yield "cached", "never", "prefix caching is off"
     else:

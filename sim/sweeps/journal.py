@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from sim.errors import InputError
+from sim.files import lock
+from sim.inputs import bounded
 from sim.sweeps.plan import Plan
 from sim.sweeps.work import COUNTS, TEXTS, Row, begun
 
@@ -28,8 +30,9 @@ def path_of(out: Path) -> Path:
 def written(path: Path) -> int:
     """The runs of a journal that are there as a whole."""
     try:
-        return max(path.read_bytes().count(b"\n") - 1, 0)
-    except OSError:
+        with path.open("rb") as stream:
+            return max(sum(line.endswith(b"\n") for line in bounded(path, stream)) - 1, 0)
+    except (OSError, InputError):
         return 0
 
 
@@ -79,7 +82,7 @@ class Journal:
         if self.restart:
             os.ftruncate(self._file, 0)
         with open(self._file, "rb", closefd=False) as lines:
-            for number, line in enumerate(lines, 1):
+            for number, line in enumerate(bounded(self.path, lines), 1):
                 if not line.endswith(b"\n"):
                     break
                 try:
@@ -144,11 +147,6 @@ class Journal:
 
 def _lock(file: int, path: Path) -> None:
     """Nobody else writes it meanwhile; where the system has no such locks, that is the user's care."""
-    try:
-        from fcntl import LOCK_EX, LOCK_NB, flock
-    except ImportError:
-        return
-    try:
-        flock(file, LOCK_EX | LOCK_NB)
-    except BlockingIOError:
-        raise InputError(f"{path}: another sweep is writing it") from None
+    with suppress(OSError):
+        if not lock(file):
+            raise InputError(f"{path}: another sweep is writing it")

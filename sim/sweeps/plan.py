@@ -62,10 +62,17 @@ class Base:
         try:
             (run,) = checked(self.file, root).expanded
         except InputError as error:
-            # What stands in the sweep is of its file.
-            swept = rf"^{re.escape(str(self.file))}:(\d+): (?=(grid|sample)\.)"
-            raise InputError(re.sub(swept, lambda m: f"{self.sweep}:{m[1]}: ", str(error), flags=re.M)) from error
+            raise InputError(re.sub(self._swept(), self._moved, str(error), flags=re.M)) from error
         return run
+
+    def _swept(self) -> str:
+        """What stands in the sweep is of its file, and has its line, also where it is a variant's that it is wrong."""
+        names, path = r"((?:variants|cases)\..+?: )?", r"((?:grid|sample)\..+?)"
+        return rf"^{re.escape(str(self.file))}:(\d+): {names}{path}(?: \(line (\d+)\))?: "
+
+    def _moved(self, found: re.Match[str]) -> str:
+        line, names, path, written = found.groups()
+        return f"{self.sweep}:{written or line}: {names or ''}{path}: "
 
 
 @dataclass(frozen=True, slots=True)

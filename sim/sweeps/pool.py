@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import time
 import warnings
 from collections.abc import Generator, Iterable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from itertools import islice
+from threading import Thread
 from typing import Any
 
 from sim.errors import EngineError, InputError, MissingError
@@ -16,6 +19,8 @@ from sim.sweeps.work import Row, work
 
 BACKENDS = ("loky", "dask", "ray")
 MAX_JOBS = 1024
+WATCH_S = 0.2
+"""Between two looks of a worker for its parent."""
 ROUNDS = 4
 """Tasks a process in one go, for a backend that gives nothing back before all is done."""
 
@@ -83,7 +88,7 @@ class Pool:
             return self._dask(stack), {"wait_for_workers_timeout": 60}
         if self.backend == "ray":
             return self._ray(stack), {}
-        return self.jobs, {}
+        return self.jobs, {"initializer": end_with, "initargs": (os.getpid(),)}
 
     def _dask(self, stack: ExitStack) -> int:
         try:
@@ -117,6 +122,18 @@ class Pool:
         stack.callback(ray.shutdown)
         register_ray()
         return max(1, int(ray.cluster_resources().get("CPU", 1)))
+
+
+def end_with(parent: int) -> None:
+    """From now on this process ends when its parent has, however that ended."""
+    Thread(target=_watch, args=(parent,), daemon=True).start()
+
+
+def _watch(parent: int) -> None:
+    # An orphan is given to another parent; where that is not so, its queue ends it in time.
+    while os.getppid() == parent:
+        time.sleep(WATCH_S)
+    os._exit(1)
 
 
 def _reach(address: str) -> None:

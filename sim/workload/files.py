@@ -1,10 +1,8 @@
-"""Files that a workload names: where they lie, and how they are read."""
+"""Files that a workload names: where they lie."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator
-from contextlib import closing, contextmanager
 from pathlib import Path
 
 import sim.errors
@@ -52,23 +50,3 @@ def is_file(path: Path) -> bool:
         return path.is_file()
     except (OSError, ValueError):
         return False
-
-
-@contextmanager
-def open_lines(file: Path) -> Iterator[Iterator[str]]:
-    """The lines of a UTF-8 file, which is closed whatever becomes of them. Raises InputError for one that cannot be
-    read."""
-    with closing(_lines(file)) as lines:
-        yield lines
-
-
-def _lines(file: Path) -> Generator[str, None, None]:
-    line = 0
-    try:
-        with file.open(encoding="utf-8-sig", newline="") as stream:
-            for line, text in enumerate(stream, 1):  # noqa: B007 - told when the next line cannot be read
-                yield text
-    except UnicodeDecodeError:
-        raise InputError(f"{file}:{line + 1}: not UTF-8") from None
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read: {error.strerror}") from None

@@ -120,7 +120,9 @@ def arrivals(run: Run) -> tuple[Arrival, ...]:
     made = requests(run.workload, run.seed, options.clock, run.base, run.where)
     for arrival in made:
         if arrival.num_prompt_tokens > options.max_model_len - 1:
-            raise InputError(f"{run.where}: {too_long(arrival.id, arrival.num_prompt_tokens, options.max_model_len)}")
+            text = too_long(arrival.id, arrival.num_prompt_tokens, options.max_model_len)
+            of = f"variant {run.variant}" + (f", case {run.case}" if run.case else "")
+            raise InputError(f"{run.where}: {text} ({of})")
     return tuple(sorted(made, key=lambda a: (a.after is not None, 0 if a.after is not None else a.time, a.index)))
 
 

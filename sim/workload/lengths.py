@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from sim.errors import InputError
+from sim.inputs import csv_rows, cut, open_lines
 from sim.schema import MAX_STEP_TOKENS, Length, Strict
-from sim.workload.files import open_lines, resolve
+from sim.workload.files import resolve
 from sim.workload.streams import lognormal, uniforms
+
+MAX_ROWS = 10_000_000
+"""Of a table of lengths."""
 
 
 class Fixed(Strict):
@@ -86,26 +89,25 @@ def draw(lengths: Lengths, count: int, rng: np.random.Generator, base: Path, whe
 
 def _column(file: Path, column: str) -> list[int]:
     with open_lines(file) as lines:
-        values = list(_values(file, column, csv.reader(lines)))
+        values = list(_values(file, column, csv_rows(file, lines)))
     if not values:
         raise InputError(f"{file}: the column {column!r} is empty")
     return values
 
 
-def _values(file: Path, column: str, rows: Any) -> Iterator[int]:
-    try:
-        header: list[str] = next(rows, [])
-        if column not in header:
-            raise InputError(f"{file}:1: found no column {column!r}, allowed {', '.join(header) or 'none'}")
-        place = header.index(column)
-        for row in rows:
-            if row:
-                yield _length(file, rows.line_num, row[place] if place < len(row) else "")
-    except csv.Error as error:
-        raise InputError(f"{file}:{rows.line_num}: not CSV: {error}") from None
+def _values(file: Path, column: str, rows: Iterator[tuple[int, list[str]]]) -> Iterator[int]:
+    first, header = next(rows, (1, []))
+    if column not in header:
+        raise InputError(f"{file}:{first}: found no column {column!r}, allowed {cut(', '.join(header)) or 'none'}")
+    place = header.index(column)
+    for i, (line, row) in enumerate(rows):
+        if i == MAX_ROWS:
+            raise InputError(f"{file}:{line}: more than {MAX_ROWS:,} rows")
+        if row:
+            yield _length(file, line, row[place] if place < len(row) else "")
 
 
 def _length(file: Path, line: int, text: str) -> int:
     if text.strip().isdecimal() and len(text) < 12 and 1 <= int(text) <= MAX_STEP_TOKENS:
         return int(text)
-    raise InputError(f"{file}:{line}: found {text[:60]!r}, allowed a length of 1 to {MAX_STEP_TOKENS} tokens")
+    raise InputError(f"{file}:{line}: found {cut(text)!r}, allowed a length of 1 to {MAX_STEP_TOKENS} tokens")

@@ -5,7 +5,6 @@ An output length of 0 counts as 1: a request that produces nothing cannot be tol
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -16,10 +15,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from sim.errors import InputError
+from sim.inputs import csv_rows, cut, open_lines, shown
 from sim.schema import MAX_REQUESTS, MAX_STEP_TOKENS, MAX_TIME, Count, Strict
 from sim.tokens import Segments
 from sim.workload import Arrival
-from sim.workload.files import open_lines, resolve
+from sim.workload.files import resolve
 from sim.workload.prefixes import TRACE_SEEDS, own
 
 
@@ -40,6 +40,11 @@ class Trace(Strict):
     that 0.0001 makes steps of 10 ms."""
     start: Annotated[float, Field(ge=0, le=1e9)] = 0.0
     """Seconds of the trace to skip, from its first row (`jsonl`: from time 0)."""
+
+
+MAX_SEGMENTS = 2**24
+"""Blocks that all prompts of a trace are written in."""
+AZURE = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,7 @@ def read(trace: Trace, base: Path, where: str) -> list[Arrival]:
 
 def _arrivals(trace: Trace, file: Path, where: str, start_us: int, rows: Iterable[Row]) -> list[Arrival]:
     arrivals: list[Arrival] = []
+    segments = 0
     for row in rows:
         if row.time_us < start_us:
             continue
@@ -81,6 +87,9 @@ def _arrivals(trace: Trace, file: Path, where: str, start_us: int, rows: Iterabl
             if trace.limit is None:
                 raise InputError(f"{file}: more than {MAX_REQUESTS} requests; set limit")
             break
+        segments += len(row.segments)
+        if segments > MAX_SEGMENTS:
+            raise InputError(f"{file}: more than {MAX_SEGMENTS:,} blocks in all prompts; set limit")
         time = round((row.time_us - start_us) * trace.time_scale)
         if time > MAX_TIME:
             raise InputError(f"{where}: found an arrival at {time} (times time_scale), allowed at most {MAX_TIME}")
@@ -96,9 +105,9 @@ def _json_rows(file: Path, lines: Iterable[str]) -> Iterator[tuple[int, dict[str
         try:
             row = json.loads(text)
         except (ValueError, RecursionError):
-            raise InputError(f"{file}:{line}: found {text.strip()[:60]!r}, allowed a JSON object") from None
+            raise InputError(f"{file}:{line}: found {cut(text.strip())!r}, allowed a JSON object") from None
         if not isinstance(row, dict):
-            raise InputError(f"{file}:{line}: found {text.strip()[:60]!r}, allowed a JSON object")
+            raise InputError(f"{file}:{line}: found {cut(text.strip())!r}, allowed a JSON object")
         yield line, row
 
 
@@ -158,21 +167,26 @@ def _bailian(file: Path, lines: Iterable[str]) -> Iterator[Row]:
 
 
 def _azure(file: Path, lines: Iterable[str]) -> Iterator[Row]:
-    rows = csv.DictReader(lines)
+    rows = csv_rows(file, lines)
+    first, header = next(rows, (0, []))
+    if not first:
+        # Whoever reads on finds no request.
+        return
+    if missing := [name for name in AZURE if name not in header]:
+        raise InputError(f"{file}:{first}: found no column {', '.join(missing)}, allowed a header with it")
     origin: datetime | None = None
-    try:
-        missing = {"TIMESTAMP", "ContextTokens", "GeneratedTokens"} - set(rows.fieldnames or ())
-        if missing and rows.fieldnames:
-            raise InputError(f"{file}:1: found no column {', '.join(sorted(missing))}, allowed a header with it")
-        for number, row in enumerate(rows):
-            now = _moment(row["TIMESTAMP"])
+    filled = ((line, cells) for line, cells in rows if cells)
+    for number, (line, cells) in enumerate(filled):
+        row: dict[str, Any] = dict(zip(header, cells, strict=False))
+        try:
+            now = _moment(row.get("TIMESTAMP"))
             origin = origin or now
             time_us = _since(origin, now)
             prompt = _integer(_numbers(row), "ContextTokens", 1, MAX_STEP_TOKENS)
             segments = ((own(number), prompt),)
             yield Row(f"r{number}", time_us, segments, _output(_numbers(row), "GeneratedTokens"))
-    except (_Broken, csv.Error) as error:
-        raise InputError(f"{file}:{rows.line_num}: {error}") from None
+        except _Broken as broken:
+            raise InputError(f"{file}:{line}: {broken}") from None
 
 
 def _moment(text: Any) -> datetime:
@@ -204,12 +218,12 @@ def _jsonl(file: Path, lines: Iterable[str]) -> Iterator[Row]:
         try:
             for key in row:
                 if key not in keys:
-                    raise _Broken(f"{key}: unknown key, allowed {', '.join(keys)}")
+                    raise _Broken(f"{cut(key)}: unknown key, allowed {', '.join(keys)}")
             name = row.get("id")
             if not isinstance(name, str) or not name.strip() or not name.isprintable():
                 raise _Broken(f"id: found {_shown(name)}, allowed text of printable characters")
             if name in seen:
-                raise _Broken(f"id: found {name!r} again, allowed a new one")
+                raise _Broken(f"id: found {cut(repr(name))} again, allowed a new one")
             seen.add(name)
             row = {"arrive": 0, "max_tokens": 1, **row}
             arrive = _integer(row, "arrive", 0, MAX_TIME)
@@ -254,11 +268,7 @@ def _output(row: dict[str, Any], key: str) -> int:
 
 
 def _shown(value: Any) -> str:
-    """A value of a row in a message: short, also where it is not."""
-    if value is None:
-        return "nothing"
-    text = f"{value.bit_length()} bits" if isinstance(value, int) and value.bit_length() > 200 else repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return "nothing" if value is None else shown(value)
 
 
 _READERS: dict[str, Callable[[Path, Iterable[str]], Iterator[Row]]] = {

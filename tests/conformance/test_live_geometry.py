@@ -16,6 +16,7 @@ from sim.adapters.vllm import install
 from sim.adapters.vllm.process import WORKER
 from sim.engine.presets import PRESETS
 from sim.errors import InputError
+from sim.geometry.capacity import tokens_of
 from sim.geometry.derive import derive, fits
 from sim.geometry.families import model_of
 from sim.geometry.model import Serving
@@ -91,7 +92,11 @@ def cases(release: str) -> list[dict[str, Any]]:
             "attention_layers": model.attention.layers + drafted,
             "recurrent_layers": model.recurrent_layers,
         }
-        found.append({"family": model.family, "config": values, "flags": given, **layers, "name": name})
+        pool = {
+            "num_blocks": int(rng.integers(1, 100_000)),
+            "checkpoint_blocks": derive(model, Serving(**given)).checkpoint_blocks,
+        }
+        found.append({"family": model.family, "config": values, "flags": given, **layers, **pool, "name": name})
     return found
 
 
@@ -107,6 +112,7 @@ def test_a_releases_own_functions_say_the_same(release: str) -> None:
             mamba = case["flags"]["mamba_block_size"]
         pinned = ours.state_blocks(ours.max_model_len) // ours.recurrent_groups - ours.checkpoint_blocks
         expected = {
+            "tokens": tokens_of(ours, case["num_blocks"]),
             "mode": ours.mode,
             "block_size": ours.block_size,
             "mamba_block_size": mamba,
@@ -116,6 +122,10 @@ def test_a_releases_own_functions_say_the_same(release: str) -> None:
             "groups": [ours.attention_groups, ours.recurrent_groups],
             "retention": ours.sizing.retention,
         }
+        if mamba == ours.mamba_block_size:
+            told = Serving(**case["flags"], kv_cache_size_tokens=answer["tokens"])
+            again = derive(model_of(case["config"], case["name"], case["name"]), told)
+            assert again.num_blocks == case["num_blocks"]
         assert answer == expected, case
         compared += 1
         modes.add(ours.mode)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -11,6 +13,8 @@ import pytest
 from sim import files
 from sim.errors import InputError
 from sim.files import atomic, check_writable, write_text
+
+ROOT = Path(__file__).parents[2]
 
 
 def names(folder: Path) -> list[str]:
@@ -62,13 +66,13 @@ def test_whatever_goes_wrong_leaves_the_old_file_and_no_partial_one(tmp_path: Pa
 def test_a_partial_file_keeps_its_suffix_and_is_hidden(tmp_path: Path) -> None:
     with atomic(tmp_path / "out.png", "--plot") as partial:
         assert partial.suffix == ".png" and partial.name.startswith(".") and partial.parent == tmp_path
-        partial.touch()
+        partial.write_text("x")
 
 
 def test_an_error_of_the_disk_names_the_option(tmp_path: Path) -> None:
     full = pytest.raises(InputError, match=r"--json .*out\.json: No space left on device")
     with full, atomic(tmp_path / "out.json", "--json") as partial:
-        partial.touch()
+        partial.write_text("x")
         raise OSError(28, os.strerror(28))
     assert names(tmp_path) == []
 
@@ -122,3 +126,37 @@ def test_a_special_file_in_a_folder_that_cannot_be_written_may_be_written(
     os.mkfifo(tmp_path / "pipe")
     monkeypatch.setattr(files.os, "access", lambda path, mode: Path(path) != tmp_path)
     check_writable(tmp_path / "pipe", "--json")
+
+
+def left_by_a_killed_run(path: Path) -> None:
+    """Writes half of a file, and ends without any clean-up."""
+    code = (
+        "import os, pathlib, sys; from sim.files import atomic\n"
+        "with atomic(pathlib.Path(sys.argv[1]), '--log') as partial:\n"
+        "    partial.write_text('half'); os._exit(9)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(path)], cwd=ROOT, check=False).returncode == 9
+
+
+def test_what_a_killed_run_left_is_cleared_by_the_next_one(tmp_path: Path) -> None:
+    left_by_a_killed_run(tmp_path / "o.log")
+    (partial,) = names(tmp_path)
+    assert "partial" in partial
+    write_text(tmp_path / "other.log", "x", "--log")
+    assert names(tmp_path) == [partial, "other.log"]
+    write_text(tmp_path / "o.log", "x", "--log")
+    assert names(tmp_path) == ["o.log", "other.log"]
+
+
+def test_what_is_being_written_or_is_no_leftover_is_never_cleared(tmp_path: Path) -> None:
+    mine = [".o.7.log", ".o.partial.log", ".o.x.partial.log", ".o.7.partial.txt", ".oo.7.partial.log"]
+    for name in mine:
+        (tmp_path / name).write_text("mine")
+    (tmp_path / ".o.7.partial.log").symlink_to(".o.7.log")
+    with atomic(tmp_path / "o.log", "--log") as first:
+        first.write_text("first")
+        write_text(tmp_path / "o.log", "second", "--log")
+        assert first.read_text() == "first"
+    assert (tmp_path / "o.log").read_text() == "first"
+    assert names(tmp_path) == sorted([*mine, ".o.7.partial.log", "o.log"])
+    assert all((tmp_path / name).read_text() == "mine" for name in mine)

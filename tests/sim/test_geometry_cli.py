@@ -94,7 +94,7 @@ def test_a_scenario_that_is_there_is_left_alone(here: Path) -> None:
     [
         ((), "found no model, allowed a config.json or --model qwen3-next, "),
         (("config.json", "--model", "qwen3-next"), "CONFIG and --model: name one of them"),
-        (("nothing.json",), "nothing.json: cannot be read: No such file or directory"),
+        (("nothing.json",), "nothing.json: no such file"),
         (("--model", "qwen"), "--model: found 'qwen', allowed qwen3-next, "),
         (("config.json", "--tp", "5"), "--tensor-parallel-size: found 5, allowed for "),
         (("config.json", "--tp", "-1"), "--tensor-parallel-size: found -1, allowed for "),
@@ -125,3 +125,22 @@ def test_nothing_is_written_when_something_is_wrong(here: Path) -> None:
 def test_mode_none_takes_any_length(here: Path) -> None:
     assert sizes("--model", "kimi-linear", "--mamba-cache-mode", "none")["mamba_block_size"] == 1_048_576
     assert sizes("config.json", "--mamba-cache-mode", "none", "--max-model-len", "9999999")["block_size"] == 784
+
+
+def test_the_number_of_the_log_gives_the_pool_with_commas_and_without(here: Path) -> None:
+    flags = ("config.json", "--mtp", "3", "--kv-dtype", "fp8")
+    for number in ("1,051,504", "1051504"):
+        result = run(*flags, "--kv-cache-size-tokens", number, "--scenario", f"{len(number)}.yaml")
+        assert result.exit_code == 0, result.output
+        assert "num_blocks                 718  the log says: GPU KV cache size: 1,051,504 tokens" in result.stdout
+        assert "num_blocks: 718" in (here / f"{len(number)}.yaml").read_text()
+    assert sizes(*flags, "--kv-cache-memory-bytes", "40,000,000,000")["kv_cache_size_tokens"] == 1_051_504
+    assert sizes(*flags)["num_blocks"] is None
+    checked = CliRunner().invoke(main, ["check", "7.yaml"], prog_name="stateat")
+    assert checked.exit_code == 0, checked.output
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "1.5", "x", "9" * 30, "1e9", ""])
+def test_what_is_no_number_of_tokens_is_refused(number: str) -> None:
+    result = run("config.json", "--kv-cache-size-tokens", number)
+    assert result.exit_code == 2 and "allowed a whole number from 1 to" in result.stderr

@@ -668,3 +668,76 @@ def test_loading_twice_gives_equal_runs(written: Any) -> None:
     file = written(DESIGN)
     first: list[Run] = runs(load(file))
     assert first == runs(load(file))
+
+
+# What is wrong because of a variant or a case names it.
+
+BLAMED = """\
+schema: stateat/1
+name: blamed
+engine:
+  groups: [{name: gdn, kind: recurrent, block_size: 64}]
+  speculative: {method: mtp, num_speculative_tokens: 3, accepted_drafts: [3]}
+workload:
+  requests: [{id: a, prompt: [[1, 200]]}]
+variants:
+  drafter on: {}
+  drafter off: {engine: {speculative: {method: ngram, num_speculative_tokens: 0}}}
+"""
+
+
+def refused(written: Any, text: str) -> list[str]:
+    with pytest.raises(InputError) as caught:
+        load(written(text))
+    return [line.partition(":")[2] for line in str(caught.value).splitlines()]
+
+
+def test_what_only_a_variant_makes_wrong_names_it_and_both_lines(written: Any) -> None:
+    where = "variants.drafter off: engine.speculative.accepted_drafts[0] (line 5)"
+    assert refused(written, BLAMED) == [f"10: {where}: found 3, allowed 0 to 0 (num_speculative_tokens)"]
+
+
+def test_what_the_base_itself_has_wrong_is_told_once_and_names_nobody(written: Any) -> None:
+    wrong = BLAMED.replace("[3]", "[4]").replace("drafter off: {engine", "other: {}\n  drafter off: {engine")
+    found = refused(written, wrong)
+    assert found[0] == "5: engine.speculative.accepted_drafts[0]: found 4, allowed 0 to 3 (num_speculative_tokens)"
+    assert [line.split(": ")[1] for line in refused(written, wrong)] == [
+        "engine.speculative.accepted_drafts[0]",
+        "variants.drafter off",
+    ]
+
+
+def test_a_case_is_named_alone_or_beside_the_variant_that_it_does_not_go_with(written: Any) -> None:
+    off = "{engine: {speculative: {num_speculative_tokens: 0}}}"
+    case = BLAMED[: BLAMED.index("variants")] + f"cases:\n  off: {off}\n"
+    assert refused(written, case)[0].startswith("9: cases.off: engine.speculative.accepted_drafts[0] (line 5): found 3")
+    drafts = "{engine: {speculative: {accepted_drafts: [2]}}}"
+    both = BLAMED.replace("[3]", "[0]") + f"cases:\n  two: {drafts}\n"
+    where = "variants.drafter off: cases.two.engine.speculative.accepted_drafts[0] (line 12)"
+    assert refused(written, both) == [f"10: {where}: found 2, allowed 0 to 0 (num_speculative_tokens)"]
+
+
+def test_the_models_own_checks_and_expectations_name_the_variant_too(written: Any) -> None:
+    group = "{engine: {groups: [{name: kda, kind: recurrent, block_size: 64}]}}"
+    text = BLAMED[: BLAMED.index("variants")] + f"variants:\n  one: {{}}\n  two: {group}\n"
+    text += "cases:\n  all: {expect: {poisoned: 1, findings: [{invariant: I1, group: gdn}]}}\n"
+    where = "variants.two: cases.all.expect.findings[0].group (line 12)"
+    assert refused(written, text) == [f"10: {where}: found 'gdn', allowed kda"]
+    generated = BLAMED.replace(
+        "{method: ngram, num_speculative_tokens: 0}}}", "{method: mtp}}, workload: {budgets: [-1]}}"
+    )
+    assert refused(written, generated)[0].startswith("10: variants.drafter off.workload.budgets[0]: ")
+    source = BLAMED.replace("drafter off: {engine", "drafter off: {workload: {count: 3}, engine")
+    assert any(line.startswith("10: variants.drafter off: workload (line 6): ") for line in refused(written, source))
+
+
+def test_a_prompt_that_a_variant_has_no_room_for_names_it(tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text('{"id": "a", "prompt": [[1, 200]]}\n')
+    text = BLAMED.replace("requests: [{id: a, prompt: [[1, 200]]}]", "trace: {format: jsonl, path: t.jsonl}")
+    text = text.replace("[3]", "[0]").replace("drafter off: {engine: {", "drafter off: {engine: {max_model_len: 100, ")
+    file = tmp_path / "s.yaml"
+    file.write_text(text)
+    on, off = load(file).expanded
+    arrivals(on)
+    with pytest.raises(InputError, match=r"\(variant drafter off\)"):
+        arrivals(off)

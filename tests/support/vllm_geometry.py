@@ -160,7 +160,9 @@ class Release:
             if isinstance(values.get(key), dict):
                 inner = getattr(outer, key)
         drafts = flags["num_speculative_tokens"]
-        parallel = types.SimpleNamespace(tensor_parallel_size=flags["tensor_parallel_size"])
+        parallel = types.SimpleNamespace(
+            tensor_parallel_size=flags["tensor_parallel_size"], decode_context_parallel_size=1
+        )
         model = self.model(outer, inner, flags, supports_all)
         cache = self.worker.bare(
             self.cache_config,
@@ -213,14 +215,17 @@ class Release:
             num_speculative_blocks=drafts,
         )
         padded = dataclasses.replace(state, page_size_padded=cache.mamba_page_size_padded)
+        checkpoint = case.get("checkpoint_blocks", 0)
+        kept = dataclasses.replace(padded, num_prefill_checkpoint_blocks=checkpoint) if checkpoint else padded
         return {
+            "tokens": self.tokens(case, config, kept),
             "mode": cache.mamba_cache_mode,
             "block_size": cache.block_size,
             "mamba_block_size": cache.mamba_block_size,
             "state_bytes": state.page_size_bytes,
             "page_bytes": padded.page_size_bytes,
             "pinned": padded.max_memory_usage_bytes(config) // padded.page_size_bytes,
-            "groups": self.groups(case, model, config, padded),
+            "groups": self.counted(self.groups(case, config, padded)),
             "retention": getattr(cache, "prefix_cache_retention_interval", None),
         }
 
@@ -245,8 +250,22 @@ class Release:
         model.get_mamba_chunk_size = lambda: methods["get_mamba_chunk_size"](model)
         return model
 
-    def groups(self, case, model, config, state):
-        """Layers in each group, of so many attention and recurrent layers with one page size."""
+    def tokens(self, case, config, state):
+        """What the log says of a pool."""
+        from vllm.v1.core.kv_cache_utils import get_kv_cache_capacity
+
+        pool = types.SimpleNamespace(
+            num_blocks=case.get("num_blocks", 1000), kv_cache_groups=self.groups(case, config, state)
+        )
+        return get_kv_cache_capacity(config, pool)[0]
+
+    @staticmethod
+    def counted(found):
+        attention = sum(g.layer_names[0].startswith("attention") for g in found)
+        return [attention, len(found) - attention]
+
+    def groups(self, case, config, state):
+        """The groups of so many attention and recurrent layers with one page size."""
         try:
             from vllm.v1.core.kv_cache_planning import _get_kv_cache_groups_uniform_page_size as group
         except ImportError:
@@ -260,9 +279,7 @@ class Release:
         )
         layers = {f"attention.{i}": token for i in range(case["attention_layers"])}
         layers |= {f"recurrent.{i}": state for i in range(case["recurrent_layers"])}
-        found = group(layers)
-        attention = sum(g.layer_names[0].startswith("attention") for g in found)
-        return [attention, len(found) - attention]
+        return group(layers)
 
 
 def namespace(values):

@@ -1,0 +1,58 @@
+"""How many blocks a server's pool has: from the tokens that its log prints, or from the bytes that it was given.
+
+A request of ``max_model_len`` tokens takes so many whole blocks of each group, all from one pool. The log multiplies
+how many such requests fit at once by ``max_model_len`` (``get_kv_cache_capacity`` in ``kv_cache_utils.py``), and the
+pool has as many blocks as fit into its bytes. All releases with a row in :mod:`sim.geometry.releases` do so.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sim.errors import InputError
+
+if TYPE_CHECKING:
+    from sim.geometry.derive import Geometry
+
+
+def request_blocks(geometry: Geometry) -> int:
+    """Blocks of a request of ``max_model_len`` tokens, over all groups."""
+    longest = geometry.max_model_len
+    return geometry.attention_blocks(longest) + geometry.state_blocks(longest)
+
+
+def tokens_of(geometry: Geometry, blocks: int) -> int:
+    """What the log says of a pool of so many blocks: ``GPU KV cache size: N tokens``."""
+    return int(blocks / request_blocks(geometry) * geometry.max_model_len)
+
+
+def blocks_of(geometry: Geometry) -> int | None:
+    """The pool's blocks, the null block among them; None where the flags do not say.
+
+    Raises InputError for tokens that no pool has under these flags: then they are not the server's.
+    """
+    tokens, size = geometry.serving.kv_cache_size_tokens, geometry.serving.kv_cache_memory_bytes
+    if tokens is not None and size is not None:
+        raise InputError("--kv-cache-size-tokens and --kv-cache-memory-bytes: name one of them")
+    if size is not None:
+        if size < geometry.block_bytes:
+            raise InputError(
+                f"--kv-cache-memory-bytes: found {size}, allowed at least {geometry.block_bytes}, the bytes of a block"
+            )
+        return size // geometry.block_bytes
+    return None if tokens is None else _of_tokens(geometry, tokens)
+
+
+def _of_tokens(geometry: Geometry, tokens: int) -> int:
+    each, longest = request_blocks(geometry), geometry.max_model_len
+    # The log's number is cut to a whole one, so the blocks are the quotient or one more.
+    least = max(1, tokens * each // longest)
+    near = [(blocks, tokens_of(geometry, blocks)) for blocks in (least, least + 1)]
+    for blocks, said in near:
+        if said == tokens:
+            return blocks
+    known = " or ".join(f"{said} ({blocks} blocks)" for blocks, said in near)
+    raise InputError(
+        f"--kv-cache-size-tokens: found {tokens}, allowed {known}: a request of {longest} tokens takes {each} blocks; "
+        "give all flags as the server has them, and --max-model-len as the same line of its log has it"
+    )

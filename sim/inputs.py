@@ -1,0 +1,170 @@
+"""Input files: opened here alone, each with a limit, so that no file costs more memory than is said here.
+
+A file may be packed with gzip where that is said: what counts is its unpacked size, and it is never unpacked whole.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import stat
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from sim.errors import InputError
+
+MAX_DOCUMENT = 4 * 2**20
+"""Bytes of a scenario, a sweep or a model's config."""
+MAX_RECORDING = 16 * 2**20
+"""Bytes of a recording, unpacked; eighty times the largest one."""
+MAX_LINE = 16 * 2**20
+"""Bytes of a line of a log, a trace or a journal: a prompt of two million token ids. Such files may have any number of
+lines: one is held at a time."""
+MAX_SHOWN = 60
+"""Characters of what was found, in a message."""
+_GZIP = b"\x1f\x8b"
+_BOM = b"\xef\xbb\xbf"
+
+
+def read_bytes(file: Path, most: int, what: str, packed: bool = False) -> bytes:
+    """The whole of a file of at most so many bytes; ``what``: it is to be. Raises InputError."""
+    with _opened(file, what, packed) as stream, _told(file, what):
+        raw = _whole(stream, most + 1)
+    if len(raw) > most:
+        raise InputError(f"{file}: found more than {most} bytes{' unpacked' * packed}, allowed {most} for {what}")
+    return raw
+
+
+def glance(file: Path) -> bytes:
+    """The first bytes of a file, as many as a scenario may have; nothing of one that can be read only once, or not."""
+    try:
+        if stat.S_ISREG(file.stat().st_mode):
+            with file.open("rb") as stream:
+                return stream.read(MAX_DOCUMENT)
+    except (OSError, ValueError):
+        pass
+    return b""
+
+
+@contextmanager
+def open_lines(file: Path) -> Iterator[Iterator[str]]:
+    """The lines of a UTF-8 file, packed or not, with their ends; it is closed whatever becomes of them.
+
+    Raises InputError, with the line, for what cannot be read.
+    """
+    with _opened(file, "a text file", packed=True) as stream:
+        yield _lines(file, stream)
+
+
+def _lines(file: Path, stream: BinaryIO) -> Iterator[str]:
+    for number, raw in enumerate(bounded(file, stream), 1):
+        try:
+            yield (raw.removeprefix(_BOM) if number == 1 else raw).decode()
+        except UnicodeDecodeError as error:
+            raise InputError(f"{file}:{number}: not UTF-8: byte 0x{raw[error.start]:02x}") from None
+
+
+def bounded(file: Path, stream: BinaryIO) -> Iterator[bytes]:
+    """The lines of a stream. Raises InputError for one that is too long."""
+    number = 0
+    while True:
+        number += 1
+        with _told(file, "a text file", f":{number}"):
+            raw = stream.readline(MAX_LINE + 1)
+        if len(raw) > MAX_LINE:
+            raise InputError(f"{file}:{number}: found a line of more than {MAX_LINE:,} bytes, allowed {MAX_LINE:,}")
+        if not raw:
+            return
+        yield raw
+
+
+def csv_rows(file: Path, lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a CSV file, each with its last line; one of an empty line is empty. Raises InputError for what is no
+    CSV."""
+    rows = csv.reader(_one_row(file, lines, seen := [0]), strict=True)
+    try:
+        for row in rows:
+            seen[0] = 0
+            yield rows.line_num, row
+    except csv.Error as error:
+        raise InputError(f"{file}:{rows.line_num}: not CSV: {error}") from None
+
+
+def _one_row(file: Path, lines: Iterable[str], seen: list[int]) -> Iterator[str]:
+    """The lines, as long as no row of quoted line ends is too long; ``seen``: characters since the last row."""
+    for number, line in enumerate(lines, 1):
+        seen[0] += len(line)
+        if seen[0] > MAX_LINE:
+            raise InputError(f"{file}:{number}: found a row of more than {MAX_LINE:,} characters, allowed {MAX_LINE:,}")
+        yield line
+
+
+def shown(value: Any) -> str:
+    """A value in a message, as Python writes it: short, also where it is not."""
+    if isinstance(value, int) and value.bit_length() > 200:
+        return f"{value.bit_length()} bits"
+    try:
+        return cut(repr(_part(value)))
+    except RecursionError:
+        return "something nested too deeply"
+
+
+def as_json(value: Any) -> str:
+    """A value in a message, as JSON has it: short, also where it is not."""
+    try:
+        return "nothing" if value is None else cut(json.dumps(_part(value), default=repr))
+    except RecursionError:
+        return "something nested too deeply"
+
+
+def cut(text: str) -> str:
+    """A text in a message: short, also where it is not."""
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."
+
+
+def _part(value: Any) -> Any:
+    """As much of a value as can be shown; of a long one not all is written down first."""
+    if isinstance(value, dict):
+        return dict(islice(value.items(), MAX_SHOWN))
+    return value[:MAX_SHOWN] if isinstance(value, str | list) and len(value) > MAX_SHOWN else value
+
+
+@contextmanager
+def _opened(file: Path, what: str, packed: bool) -> Iterator[BinaryIO]:
+    """The bytes of a file, unpacked where it may be packed and is."""
+    with _told(file, what):
+        stream = file.open("rb")
+    with stream:
+        with _told(file, what):
+            zipped = packed and stream.peek(2)[:2] == _GZIP
+        yield cast(BinaryIO, gzip.GzipFile(fileobj=stream)) if zipped else stream
+
+
+@contextmanager
+def _told(file: Path, what: str, line: str = "") -> Iterator[None]:
+    """What goes wrong with a file, as InputError."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise InputError(f"{file}: no such file") from None
+    except IsADirectoryError:
+        raise InputError(f"{file}: is a directory, allowed {what}") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"{file}{line}: not gzip: {error}") from None
+    except (OSError, ValueError) as error:
+        # A name that no file can have is a ValueError.
+        raise InputError(f"{file}{line}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _whole(stream: BinaryIO, most: int) -> bytes:
+    """So many bytes, or all there are: a pipe gives a part at a time."""
+    parts = []
+    while most and (part := stream.read(min(most, 2**20))):
+        parts.append(part)
+        most -= len(part)
+    return b"".join(parts)
