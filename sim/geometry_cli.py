@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from sim.cli_options import EXISTING, check_outputs, console_on, write_text_or_stdout
+from sim.cli_options import EXISTING, OUTPUT, check_outputs, console_on, write_text_or_stdout
 from sim.errors import InputError
 from sim.files import write_text
 
@@ -39,8 +39,8 @@ TOKENS = click.IntRange(1, 1 << 30)
 @click.option(
     "--attention-kernel-block", default=16, show_default=True, type=TOKENS, metavar="N", help="Its smallest block."
 )
-@click.option("--json", "json_path", type=EXISTING, metavar="FILE", help="As JSON; - for stdout.")
-@click.option("--scenario", "scenario_path", type=EXISTING, metavar="FILE", help="A new scenario with this geometry.")
+@click.option("--json", "json_path", type=OUTPUT, metavar="FILE", help="As JSON; - for stdout.")
+@click.option("--scenario", "scenario_path", type=OUTPUT, metavar="FILE", help="A new scenario with this geometry.")
 def geometry(
     config: Path | None, name: str | None, json_path: Path | None, scenario_path: Path | None, **flags: Any
 ) -> None:
