@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 from sim.errors import Stopped, exit_code
+from sim.printable import one_line
 
 STAY_S = 0.8
 """How long a child may take to end once all is written."""
@@ -32,11 +33,8 @@ _CODE = re.compile(r"(--rule=)?\w+=[\w.]+:\w+")
 
 def runs_code(arguments: Sequence[str]) -> bool:
     """Whether a command may run code of a user: that of its files, or a rule of the command line."""
-    return (
-        "--allow-code" in arguments
-        or bool(os.environ.get("STATEAT_ALLOW_CODE"))
-        or any(map(_CODE.fullmatch, arguments))
-    )
+    allowed = "--allow-code" in arguments or bool(os.environ.get("STATEAT_ALLOW_CODE"))
+    return allowed or any(map(_CODE.fullmatch, arguments))
 
 
 @contextmanager
@@ -47,8 +45,9 @@ def watched(arguments: Sequence[str]) -> Iterator[None]:
         yield
         return
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError, AttributeError):
-            stream.flush()
+        if stream is not None:
+            with suppress(OSError, ValueError):
+                stream.flush()
     page = mmap.mmap(-1, _NAMED)
     heard, mark = os.pipe()
     alive, held = os.pipe()
@@ -61,13 +60,24 @@ def watched(arguments: Sequence[str]) -> Iterator[None]:
     os.close(held)
     threading.Thread(target=_end_with_parent, args=(alive,), daemon=True).start()
     _name_rules(page)
-    _keep_stdout()
+    _keep_streams()
+    own = os.getpid()
     try:
         yield
     except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else int(end.code is not None)
-        os.write(mark, bytes([code & 0xFF]))
+        # A process that the code forked has no result to tell.
+        if os.getpid() == own:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+            os.write(mark, bytes([code & 0xFF]))
         raise
+    except Exception as error:
+        rule = _called(page)
+        if not rule:
+            raise
+        _say(f"{type(error).__name__}: {error}: the program does not work any more, after {rule} ran in it")
+        if os.getpid() == own:
+            os.write(mark, b"\2")
+        sys.exit(2)
 
 
 def _name_rules(page: mmap.mmap) -> None:
@@ -79,14 +89,18 @@ def _name_rules(page: mmap.mmap) -> None:
     plugins.entered.append(enter)
 
 
-def _keep_stdout() -> None:
-    """Standard output is for results: what code writes to its number, or a program that it starts, goes to standard
-    error."""
-    with suppress(OSError, AttributeError, ValueError):
-        own = os.dup(1)
-        stream = open(own, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors)  # noqa: SIM115 - the process's
+def _keep_streams() -> None:
+    """The streams get numbers of their own, so that closing 1 or 2 takes nothing away; what code writes to 1, or a
+    program that it starts, goes to standard error: the other one is for results."""
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        below = getattr(sys, name)
+        with suppress(OSError, AttributeError, ValueError):
+            stream = open(  # noqa: SIM115 - as long as the process
+                os.dup(number), "w", encoding=below.encoding, errors=below.errors, buffering=1
+            )
+            vars(sys)[name] = vars(sys)[f"__{name}__"] = stream
+    with suppress(OSError):
         os.dup2(2, 1)
-        sys.stdout = sys.__stdout__ = stream
 
 
 def _end_with_parent(alive: int) -> None:
@@ -116,13 +130,19 @@ def _watch(child: int, heard: int, page: mmap.mmap) -> NoReturn:
         _end(child, status)
         os._exit(mark[0])
     how = f"exit code {os.waitstatus_to_exitcode(status)}" if status is not None else "no exit code"
-    rule = page[:].rstrip(b"\0").decode(errors="replace")
-    last = f"; the last of your code that was called: {rule}" if rule else ""
-    from sim.printable import one_line
-
-    with suppress(OSError):
-        os.write(2, one_line(f"stateat: the process ended with {how} before there was a result{last}").encode() + b"\n")
+    rule = _called(page)
+    _say(f"the process ended with {how} before there was a result{f'; last it was in {rule}' if rule else ''}")
     os._exit(2)
+
+
+def _called(page: mmap.mmap) -> str:
+    """The rule that was called last."""
+    return page[:].rstrip(b"\0").decode(errors="replace")
+
+
+def _say(text: str) -> None:
+    with suppress(OSError):
+        os.write(2, f"stateat: {one_line(text)}\n".encode(errors="backslashreplace"))
 
 
 def _result(child: int, heard: int) -> tuple[bytes, int | None]:
@@ -142,8 +162,7 @@ def _end(child: int, status: int | None) -> None:
     """Wait for a child whose result is written; a thread that it left does not keep it."""
     until = time.monotonic() + STAY_S
     while status is None and time.monotonic() < until:
-        ended, found = os.waitpid(child, os.WNOHANG)
-        if ended:
+        if os.waitpid(child, os.WNOHANG)[0]:
             return
         time.sleep(LOOK_S / 4)
     if status is None:

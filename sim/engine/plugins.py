@@ -13,6 +13,8 @@ import sys
 import sysconfig
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from copy import copy
+from dataclasses import is_dataclass
 from pathlib import Path
 from types import FunctionType
 from typing import Any, TypeVar
@@ -28,6 +30,7 @@ MAX_BITS = 63
 """Of an answered number: all that the engine counts is far below."""
 SHOWN = 200
 """Characters of what an exception says, or of an answer."""
+STREAMS = ("stdout", "stderr", "__stdout__", "__stderr__")
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 _OURS = str(Path(__file__).resolve().parent.parent.parent / "{}") + os.sep
@@ -47,17 +50,19 @@ def load(what: str, value: str, read: Read, allowed: str) -> Callable[..., Any]:
 
     def make() -> object:
         found = getattr(importlib.import_module(module), attribute)
-        return found() if isinstance(found, type) else found
+        return found() if issubclass(type(found), type) else found
 
     try:
         made = _apart(what, make)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        hint = " (looked in the current folder and in PYTHONPATH)" if isinstance(error, ModuleNotFoundError) else ""
+        hint = (
+            " (looked in the current folder and in PYTHONPATH)" if issubclass(type(error), ModuleNotFoundError) else ""
+        )
         raise InputError(f"{what}: cannot load it: {told(error)}{hint}") from error
     if not callable(made):
-        raise InputError(f"{what}: found {type(made).__name__}, which cannot be called")
+        raise InputError(f"{what}: found {_kind(made)}, which cannot be called")
     return guarded(what, made, read, allowed)
 
 
@@ -65,8 +70,8 @@ def guarded(what: str, made: Callable[..., Any], read: Read, allowed: str) -> Ca
     """A user's rule, whose errors and impossible answers are told as what they are."""
 
     def ask(*question: Any) -> Any:
-        # What it does to a list must not reach the engine.
-        copies = [list(part) if isinstance(part, list) else part for part in question]
+        # What it does to them must not reach the engine.
+        copies = [copy(part) if isinstance(part, list) or is_dataclass(part) else part for part in question]
         try:
             answer = _apart(what, lambda: made(*copies))
         except KeyboardInterrupt:
@@ -88,13 +93,13 @@ def _apart(what: str, call: Callable[[], T]) -> T:
     machine may be reading the other one."""
     for hear in entered if what else ():
         hear(what)
-    streams, folder, path = (sys.stdout, sys.stderr), _folder(), list(sys.path)
+    streams, folder, path = {name: getattr(sys, name) for name in STREAMS}, _folder(), list(sys.path)
     handlers = [signal.getsignal(number) for number in SIGNALS]
-    sys.stdout = sys.stderr
+    vars(sys).update(dict.fromkeys(STREAMS, sys.stderr))
     try:
         return call()
     finally:
-        sys.stdout, sys.stderr = streams
+        vars(sys).update(streams)
         if folder is not None and _folder() != folder:
             with suppress(OSError):
                 os.chdir(folder)
@@ -121,7 +126,7 @@ def _put_back(handlers: Sequence[Any]) -> None:
 
 def number(answer: Any) -> int:
     """The plain number of an integer; raises ValueError for another type, a truth value, or far too many digits."""
-    if not isinstance(answer, int) or isinstance(answer, bool):
+    if not issubclass(type(answer), int) or type(answer) is bool:
         raise ValueError
     plain = int.__add__(answer, 0)
     if plain.bit_length() > MAX_BITS:
@@ -131,21 +136,21 @@ def number(answer: Any) -> int:
 
 def numbers(answer: Any) -> list[int]:
     """A plain list of them."""
-    if not isinstance(answer, list):
+    if not issubclass(type(answer), list):
         raise ValueError
     return [number(item) for item in list.__iter__(answer)]
 
 
 def told(error: BaseException) -> str:
     """``KeyError: 'oops' at my_split.py:7``: an exception of a user's code, and the line of the user's file."""
-    place = _raised(error)
-    return f"{type(error).__name__}: {_words(str, error)}{f' at {place}' if place else ''}"
+    words, place = _words(str, error), _raised(error)
+    return f"{_kind(error)}{f': {words}' if words else ''}{f' at {place}' if place else ''}"
 
 
 def shown(value: object) -> str:
     """An answer as Python writes it, cut where it gets long."""
-    if isinstance(value, int) and not isinstance(value, bool) and int.bit_length(value) > MAX_BITS:
-        return f"a number of {int.bit_length(value)} bits"
+    if type(value) is int and value.bit_length() > MAX_BITS:
+        return f"a number of {value.bit_length()} bits"
     return _words(repr, value)
 
 
@@ -155,12 +160,17 @@ def _words(say: Callable[[Any], str], thing: object) -> str:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        return f"(a {type(thing).__name__}, whose {say.__name__}() raises {type(error).__name__})"
+        return f"(a {_kind(thing)}, whose {say.__name__}() raises {_kind(error)})"
+
+
+def _kind(thing: object) -> str:
+    """The name of its type, as it was defined."""
+    return str(type.__dict__["__name__"].__get__(type(thing)))
 
 
 def _raised(error: BaseException) -> str:
     """FILE:LINE of the innermost frame that is neither ours nor a library's; '' where there is none."""
-    if isinstance(error, SyntaxError) and error.filename:
+    if type(error) in (SyntaxError, IndentationError, TabError) and isinstance(error, SyntaxError):
         return f"{error.filename}:{error.lineno}"
     places, trace = [], error.__traceback__
     while trace is not None:
@@ -174,6 +184,6 @@ def _raised(error: BaseException) -> str:
 
 def _defined(made: object) -> str:
     """`` at FILE:LINE``: where a rule is written; '' where nobody knows."""
-    function = made if isinstance(made, FunctionType) else vars(type(made)).get("__call__")
-    code = function.__code__ if isinstance(function, FunctionType) else None
+    function = made if type(made) is FunctionType else vars(type(made)).get("__call__")
+    code = function.__code__ if type(function) is FunctionType else None
     return "" if code is None else f" at {code.co_filename}:{code.co_firstlineno}"

@@ -261,15 +261,15 @@ assert tuple(RULES) == tuple(f.name for f in fields(Rules))
 
 def _cut(answer: Any) -> int | Cut:
     """A split's: the engine says of the tokens whether they are in range."""
-    if not isinstance(answer, Cut):
+    if not issubclass(type(answer), Cut):
         return number(answer)
-    if not isinstance(answer.stop, str):
+    if not issubclass(type(answer.stop), str):
         raise ValueError
     return Cut(number(answer.tokens), shortened(answer.stop, MAX_STOP))
 
 
 def _hit(answer: Any) -> Hit:
-    if not isinstance(answer, Hit):
+    if not issubclass(type(answer), Hit):
         raise ValueError
     blocks = [numbers(each) for each in answer.blocks]
     return Hit(number(answer.tokens), blocks, number(answer.junction), numbers(answer.group_hits))
