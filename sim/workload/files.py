@@ -6,6 +6,7 @@ import os
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import sim.errors
 from sim.errors import InputError
@@ -69,6 +70,15 @@ def is_file(path: Path) -> bool:
         return path.is_file()
     except (OSError, ValueError):
         return False
+
+
+def kind_of(value: Any) -> str:
+    """What a value of a file is, without what it says: ``text (12 characters)``, ``a list (3 entries)``."""
+    if isinstance(value, str):
+        return f"text ({len(value)} characters)" if value.strip() else "blank text"
+    if isinstance(value, list | dict):
+        return f"a {'list' if isinstance(value, list) else 'mapping'} ({len(value)} entries)"
+    return type(value).__name__
 
 
 @contextmanager

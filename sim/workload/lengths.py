@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from sim.errors import InputError
 from sim.schema import MAX_STEP_TOKENS, Length, Strict
-from sim.workload.files import open_lines, resolve
+from sim.workload.files import kind_of, open_lines, resolve
 from sim.workload.streams import lognormal, uniforms
 
 
@@ -96,7 +96,7 @@ def _values(file: Path, column: str, rows: Any) -> Iterator[int]:
     try:
         header: list[str] = next(rows, [])
         if column not in header:
-            raise InputError(f"{file}:1: found no column {column!r}, allowed {', '.join(header) or 'none'}")
+            raise InputError(f"{file}:1: found no column {column!r} among {len(header)}, allowed a header with it")
         place = header.index(column)
         for row in rows:
             if row:
@@ -108,4 +108,5 @@ def _values(file: Path, column: str, rows: Any) -> Iterator[int]:
 def _length(file: Path, line: int, text: str) -> int:
     if text.strip().isdecimal() and len(text) < 12 and 1 <= int(text) <= MAX_STEP_TOKENS:
         return int(text)
-    raise InputError(f"{file}:{line}: found {text[:60]!r}, allowed a length of 1 to {MAX_STEP_TOKENS} tokens")
+    said = text if len(text) < 20 and text.strip().lstrip("-").isdecimal() else kind_of(text)
+    raise InputError(f"{file}:{line}: found {said}, allowed a length of 1 to {MAX_STEP_TOKENS} tokens")
