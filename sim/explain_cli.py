@@ -13,7 +13,7 @@ import click
 from sim.cli_options import EXISTING, OUTPUT, check_outputs, code_option, console_on, write_text_or_stdout
 from sim.errors import InputError
 from sim.explain_remedy import Searches, hits, print_raised, print_remedy, values
-from sim.files import atomic
+from sim.files import atomic, nearby
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -269,7 +269,7 @@ def _plot(path: Path, told: Sequence[_Told], title: str) -> None:
         if one.drift is not None and one.story.subject is not None
     ]
     if not panels:
-        click.echo(f"--plot {path}: nothing to draw, no picture was written", err=True)
+        click.echo(f"--plot {nearby(path)}: nothing to draw, no picture was written", err=True)
         return
     from sim.report.drift_plot import draw
 

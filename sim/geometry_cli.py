@@ -10,7 +10,7 @@ import click
 
 from sim.cli_options import EXISTING, OUTPUT, check_outputs, console_on, write_text_or_stdout
 from sim.errors import InputError
-from sim.files import write_text
+from sim.files import nearby, write_text
 
 TOKENS = click.IntRange(1, 1 << 30)
 
@@ -64,7 +64,7 @@ def geometry(
 
     check_outputs({"--json": json_path, "--scenario": scenario_path}, [config] if config else [])
     if scenario_path is not None and (scenario_path.exists() or scenario_path.is_symlink()):
-        raise InputError(f"--scenario {scenario_path}: it is there already, allowed a new file")
+        raise InputError(f"--scenario {nearby(scenario_path)}: it is there already, allowed a new file")
     if config is not None and name is not None:
         raise InputError("CONFIG and --model: name one of them")
     if config is None and name is None:
@@ -82,7 +82,7 @@ def geometry(
         write_text_or_stdout(json_path, json.dumps(report, indent=2) + "\n")
     if scenario_path is not None:
         write_text(scenario_path, text, "--scenario")
-        click.echo(f"{scenario_path}: written; next: stateat check {scenario_path}", err=True)
+        click.echo(f"{nearby(scenario_path)}: written; next: stateat check {nearby(scenario_path)}", err=True)
 
 
 def _check_names(flags: dict[str, Any]) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.errors import InputError
+from sim.files import nearby
 from sim.sweeps.plan import Plan
 from sim.sweeps.work import COUNTS, TEXTS, Row, begun
 
@@ -151,4 +152,4 @@ def _lock(file: int, path: Path) -> None:
     try:
         flock(file, LOCK_EX | LOCK_NB)
     except BlockingIOError:
-        raise InputError(f"{path}: another sweep is writing it") from None
+        raise InputError(f"{nearby(path)}: another sweep is writing it") from None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import sim.errors
 from sim.errors import InputError
@@ -72,13 +72,18 @@ def is_file(path: Path) -> bool:
         return False
 
 
-def kind_of(value: Any) -> str:
-    """What a value of a file is, without what it says: ``text (12 characters)``, ``a list (3 entries)``."""
-    if isinstance(value, str):
-        return f"text ({len(value)} characters)" if value.strip() else "blank text"
-    if isinstance(value, list | dict):
-        return f"a {'list' if isinstance(value, list) else 'mapping'} ({len(value)} entries)"
-    return type(value).__name__
+@contextmanager
+def discreet(file: Path, base: Path) -> Iterator[None]:
+    """Of a file outside ``base`` (the scenario file's folder) no line is quoted: its scenario may be a stranger's, and
+    the file anybody's. InputError then names the line alone."""
+    try:
+        yield
+    except InputError as error:
+        place = re.match(re.escape(f"{file}:") + r"\d+: ", str(error))
+        if place is None or inside(file, base):
+            raise
+        text = f"{place[0]}not as its format has it (not quoted: it lies outside the scenario's folder)"
+        raise InputError(text) from None
 
 
 @contextmanager

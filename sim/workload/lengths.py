@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from sim.errors import InputError
 from sim.schema import MAX_STEP_TOKENS, Length, Strict
-from sim.workload.files import kind_of, open_lines, resolve
+from sim.workload.files import discreet, open_lines, resolve
 from sim.workload.streams import lognormal, uniforms
 
 
@@ -80,7 +80,9 @@ def draw(lengths: Lengths, count: int, rng: np.random.Generator, base: Path, whe
         case Lognormal(mean=mean, sigma=sigma, low=low, high=high):
             return [min(high, max(low, round(lognormal(u, mean, sigma)))) for u in uniforms(rng, count)]
         case Empirical(path=path, column=column):
-            values = _column(resolve(path, base, where), column)
+            file = resolve(path, base, where)
+            with discreet(file, base):
+                values = _column(file, column)
             return [values[int(u * len(values))] for u in uniforms(rng, count)]
 
 
@@ -96,7 +98,7 @@ def _values(file: Path, column: str, rows: Any) -> Iterator[int]:
     try:
         header: list[str] = next(rows, [])
         if column not in header:
-            raise InputError(f"{file}:1: found no column {column!r} among {len(header)}, allowed a header with it")
+            raise InputError(f"{file}:1: found no column {column!r}, allowed {', '.join(header) or 'none'}")
         place = header.index(column)
         for row in rows:
             if row:
@@ -108,5 +110,4 @@ def _values(file: Path, column: str, rows: Any) -> Iterator[int]:
 def _length(file: Path, line: int, text: str) -> int:
     if text.strip().isdecimal() and len(text) < 12 and 1 <= int(text) <= MAX_STEP_TOKENS:
         return int(text)
-    said = text if len(text) < 20 and text.strip().lstrip("-").isdecimal() else kind_of(text)
-    raise InputError(f"{file}:{line}: found {said}, allowed a length of 1 to {MAX_STEP_TOKENS} tokens")
+    raise InputError(f"{file}:{line}: found {text[:60]!r}, allowed a length of 1 to {MAX_STEP_TOKENS} tokens")

@@ -19,7 +19,7 @@ from sim.errors import InputError
 from sim.schema import MAX_REQUESTS, MAX_STEP_TOKENS, MAX_TIME, Count, Strict
 from sim.tokens import Segments
 from sim.workload import Arrival
-from sim.workload.files import kind_of, open_lines, resolve
+from sim.workload.files import discreet, open_lines, resolve
 from sim.workload.prefixes import TRACE_SEEDS, own
 
 
@@ -64,7 +64,7 @@ def read(trace: Trace, base: Path, where: str) -> list[Arrival]:
     """
     file = resolve(trace.path, base, where)
     start_us = round(trace.start * 1e6)
-    with open_lines(file) as lines:
+    with discreet(file, base), open_lines(file) as lines:
         arrivals = _arrivals(trace, file, where, start_us, _READERS[trace.format](file, lines))
     if not arrivals:
         after = f" after the first {trace.start:g} seconds" if trace.start else ""
@@ -96,9 +96,9 @@ def _json_rows(file: Path, lines: Iterable[str]) -> Iterator[tuple[int, dict[str
         try:
             row = json.loads(text)
         except (ValueError, RecursionError):
-            row = None
+            raise InputError(f"{file}:{line}: found {text.strip()[:60]!r}, allowed a JSON object") from None
         if not isinstance(row, dict):
-            raise InputError(f"{file}:{line}: found no JSON object, allowed one in each line")
+            raise InputError(f"{file}:{line}: found {text.strip()[:60]!r}, allowed a JSON object")
         yield line, row
 
 
@@ -116,7 +116,7 @@ def _hashed(
             now = clock(row)
             origin = now if origin is None else origin
             if now < origin:
-                raise _Broken(f"timestamp: found {_shown(row['timestamp'])}, allowed no time before the first row's")
+                raise _Broken(f"timestamp: found {row['timestamp']}, allowed no time before the first row's")
             prompt = _integer(row, "input_length", 1, MAX_STEP_TOKENS)
             segments = _blocks(row.get("hash_ids"), prompt, unit, number)
             yield Row(name(number, row), now - origin, segments, _output(row, "output_length"))
@@ -150,7 +150,7 @@ def _bailian(file: Path, lines: Iterable[str]) -> Iterator[Row]:
         if type(chat) not in (int, str):
             raise _Broken(f"chat_id: found {_shown(chat)}, allowed a whole number or text")
         if str(chat) in seen:
-            raise _Broken("chat_id: found it again, allowed a new one")
+            raise _Broken(f"chat_id: found {_shown(chat)} again, allowed a new one")
         seen.add(str(chat))
         return f"chat{chat}"
 
@@ -204,12 +204,12 @@ def _jsonl(file: Path, lines: Iterable[str]) -> Iterator[Row]:
         try:
             for key in row:
                 if key not in keys:
-                    raise _Broken(f"found an unknown key, allowed {', '.join(keys)}")
+                    raise _Broken(f"{key}: unknown key, allowed {', '.join(keys)}")
             name = row.get("id")
             if not isinstance(name, str) or not name.strip() or not name.isprintable():
                 raise _Broken(f"id: found {_shown(name)}, allowed text of printable characters")
             if name in seen:
-                raise _Broken("id: found it again, allowed a new one")
+                raise _Broken(f"id: found {name!r} again, allowed a new one")
             seen.add(name)
             row = {"arrive": 0, "max_tokens": 1, **row}
             arrive = _integer(row, "arrive", 0, MAX_TIME)
@@ -254,14 +254,11 @@ def _output(row: dict[str, Any], key: str) -> int:
 
 
 def _shown(value: Any) -> str:
-    """What a value of a row is, in words. Texts are not quoted: a scenario may name any file of this machine."""
+    """A value of a row in a message: short, also where it is not."""
     if value is None:
         return "nothing"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int | float):
-        return f"{value.bit_length()} bits" if isinstance(value, int) and value.bit_length() > 200 else repr(value)
-    return kind_of(value)
+    text = f"{value.bit_length()} bits" if isinstance(value, int) and value.bit_length() > 200 else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 _READERS: dict[str, Callable[[Path, Iterable[str]], Iterator[Row]]] = {

@@ -146,7 +146,10 @@ def test_a_plug_in_sees_the_chunk_of_the_design(plug: Plug, seen: int, same: boo
         ("return None", "gave None, allowed is a number of tokens"),
         ("return '3'", "gave '3', allowed is a number of tokens"),
         ("from sim.engine.split import Cut; return Cut(41, 'mine')", "gave 41 tokens to request a"),
-        ("from sim.engine.split import Cut; return Cut('1', 'mine')", "gave Cut(tokens='1', stop='mine'), allowed is a number"),
+        (
+            "from sim.engine.split import Cut; return Cut('1', 'mine')",
+            "gave Cut(tokens='1', stop='mine'), allowed is a number",
+        ),
     ],
 )
 def test_a_policy_that_breaks_its_contract_is_named_with_what_it_did(
