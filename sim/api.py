@@ -35,13 +35,15 @@ def replay(
     state: str | None = None,
     engine: str | Sequence[str] = "reference",
     record: bool = True,
+    allow_code: bool = False,
 ) -> Result:
     """Runs a scenario, all variants or those named, and compares it with what the file expects.
 
     ``rules`` take precedence over the file's; a value is a name, ``module:Name``, or a class or function itself.
     ``state`` is the oracle's state family. With another ``seed`` than the file's nothing is expected. ``engine``:
     ``reference``, ``vllm``, ``vllm:RELEASE`` or ``vllm:FOLDER``, one or several. ``record=False`` saves the memory of
-    the frames ``requests``, ``steps``, ``claims`` and ``chunks``.
+    the frames ``requests``, ``steps``, ``claims`` and ``chunks``. ``allow_code``: the source may name rules as
+    ``module:Class``, which are imported; what ``rules`` names is your own word and needs nothing.
 
     Raises :class:`sim.errors.StateatError`: its message names the file, line and key.
     """
@@ -52,7 +54,7 @@ def replay(
     from sim.simulate import replay as run_all
     from sim.simulate import simulate
 
-    scenario = source if isinstance(source, Scenario) else load(source)
+    scenario = source if isinstance(source, Scenario) else load(source, allow_code)
     if seed is not None:
         scenario = scenario.reseeded(seed)
     columns: dict[tuple[str, str], Columns] = {}
@@ -85,12 +87,14 @@ def sweep(
     variants: str | Sequence[str] | None = None,
     yes: bool = False,
     restart: bool = False,
+    allow_code: bool = False,
 ) -> pd.DataFrame:
     """Runs a sweep file, or what would be in one as plain data; a row for each run, in the order of the plan.
 
     With ``out`` (.parquet or .csv) the table is written there, and a sweep that was interrupted goes on where it
     stopped. ``jobs``: processes; ``backend``: ``loky``, ``dask`` or ``ray``, of a cluster at ``address``. ``yes``: more
-    than 10,000 runs are meant. ``restart``: discard the runs of another plan.
+    than 10,000 runs are meant. ``restart``: discard the runs of another plan. ``allow_code``: it may name rules as
+    ``module:Class``, which are imported.
 
     Raises :class:`sim.errors.StateatError`; a run that fails is a row with its error.
     """
@@ -100,7 +104,7 @@ def sweep(
     from sim.sweeps.table import check_out
 
     path = None if out is None else Path(out)
-    plan = read(source, _several(variants), None if yes else LIMIT)
+    plan = read(source, _several(variants), None if yes else LIMIT, allow_code)
     if path is not None:
         check_out(path, plan.inputs)
     return execute(plan, Pool(jobs, backend, address), path, restart)

@@ -92,9 +92,9 @@ def refusal(file: Path) -> list[str] | None:
     return [line.removeprefix(REFUSED).strip() for line in lines if line.startswith(REFUSED)] or None
 
 
-def entries(files: Sequence[Path]) -> list[Entry]:
-    """What the files say of themselves, in this order."""
-    return [_entry(file) for file in files]
+def entries(files: Sequence[Path], allow_code: bool = False) -> list[Entry]:
+    """What the files say of themselves, in this order; ``allow_code``: they may name code, which is not run."""
+    return [_entry(file, allow_code) for file in files]
 
 
 def chosen(found: Sequence[Entry], classes: Sequence[str], sources: Sequence[str]) -> list[Entry]:
@@ -108,24 +108,24 @@ def chosen(found: Sequence[Entry], classes: Sequence[str], sources: Sequence[str
     ]
 
 
-def whole(file: Path) -> Scenario:
+def whole(file: Path, allow_code: bool = False) -> Scenario:
     """A scenario with all that it refers to. Raises InputError for what is bad in it or there."""
     from sim.scenario import load
     from sim.workload.generate import arrivals
 
-    scenario = load(file)
+    scenario = load(file, allow_code)
     for run in scenario.expanded:
         arrivals(run)
     return scenario
 
 
-def _entry(file: Path) -> Entry:
+def _entry(file: Path, allow_code: bool) -> Entry:
     from sim.workload.files import NotShared
 
     refused = tuple(refusal(file) or ())
     wrong = ""
     try:
-        data = _written(file) if refused else _said(whole(file))
+        data = _written(file) if refused else _said(whole(file, allow_code))
     except NotShared:
         # Checked where the folder is.
         data = _written(file)

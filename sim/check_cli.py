@@ -12,7 +12,9 @@ import click
 
 from sim.cli_options import (
     EXISTING,
+    OUTPUT,
     check_outputs,
+    code_option,
     console_on,
     engine_options,
     failed,
@@ -32,14 +34,16 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("paths", nargs=-1, type=EXISTING)
-@click.option("--junit", type=EXISTING, metavar="FILE", help="JUnit XML, a test case for each variant.")
-@click.option("--json", "json_path", type=EXISTING, metavar="FILE", help="All results as JSON; - for stdout.")
+@click.option("--junit", type=OUTPUT, metavar="FILE", help="JUnit XML, a test case for each variant.")
+@click.option("--json", "json_path", type=OUTPUT, metavar="FILE", help="All results as JSON; - for stdout.")
+@code_option
 @truth_options
 @engine_options
 def check(
     paths: Sequence[Path],
     junit: Path | None,
     json_path: Path | None,
+    allow_code: bool,
     truth: Mapping[str, str],
     engines: Sequence[str],
     vllm_python: Path | None,
@@ -75,9 +79,9 @@ def check(
         try:
             wanted = refusal(file)
             if wanted is not None:
-                result = _refused(file, wanted)
+                result = _refused(file, wanted, allow_code)
             else:
-                scenario = load(file)
+                scenario = load(file, allow_code)
                 read += scenario.inputs
                 result = _expected(scenario, truth, fleet)
         except NotShared as error:
@@ -124,13 +128,13 @@ def _expected(scenario: Scenario, truth: Mapping[str, str], fleet: Fleet) -> Res
     return run_all(scenario, truth=truth, run_one=lambda run: simulate(run, make=fleet.maker(run)), spread=fleet.spread)
 
 
-def _refused(file: Path, wanted: Sequence[str]) -> Result:
+def _refused(file: Path, wanted: Sequence[str], allow_code: bool) -> Result:
     """The outcome of a file that must be refused."""
     from sim.catalog import whole
     from sim.result import Failure, Outcome, Result
 
     try:
-        whole(file)
+        whole(file, allow_code)
         message = "nothing: the file is accepted"
     except InputError as error:
         message = str(error)

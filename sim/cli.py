@@ -18,6 +18,7 @@ import click
 from sim.check_cli import check
 from sim.cli_options import (
     EXISTING,
+    OUTPUT,
     check_outputs,
     console_on,
     engine_options,
@@ -31,10 +32,12 @@ from sim.errors import InputError, StateatError, exit_code
 from sim.explain_cli import explain
 from sim.geometry_cli import geometry
 from sim.list_cli import list_scenarios, new
+from sim.printable import printable, readable_stderr
 from sim.replay_cli import replay
 from sim.signals import INTERRUPTED, last, raising
-from sim.streams import NOBODY, lost, standard
+from sim.streams import NOBODY, fill, lost, standard
 from sim.sweep_cli import sweep
+from sim.watch import watched
 
 if TYPE_CHECKING:
     from sim.simulate import Make
@@ -43,10 +46,12 @@ if TYPE_CHECKING:
 class _Group(click.Group):
     """Prints our errors as one message, without a traceback, and knows near misses."""
 
-    def main(self, *args: Any, **extra: Any) -> Any:
-        with standard(), raising():
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
+        given = sys.argv[1:] if args is None else list(args)
+        fill()
+        with watched(given), standard(), raising(), readable_stderr():
             try:
-                return super().main(*args, **extra)
+                return super().main(args, *rest, **extra)
             except SystemExit as end:
                 if (gone := lost(sys.stdout)) is None or gone.errno in NOBODY or end.code not in (0, 1, None):
                     raise
@@ -120,7 +125,7 @@ main.add_command(new)
 @main.command()
 @click.argument("log", type=EXISTING)
 @truth_options
-@click.option("--json", "json_path", type=EXISTING, metavar="FILE", help="The findings as JSON; - for stdout.")
+@click.option("--json", "json_path", type=OUTPUT, metavar="FILE", help="The findings as JSON; - for stdout.")
 @click.option("-v", "--verbose", is_flag=True, help="All findings.")
 def audit(log: Path, truth: Mapping[str, str], json_path: Path | None, verbose: bool) -> None:
     """Check the invariants over a recorded event log; exit with 1 if a poison finding exists, or if it never ends.
@@ -148,7 +153,7 @@ def audit(log: Path, truth: Mapping[str, str], json_path: Path | None, verbose: 
 @click.option("--release", "releases", multiple=True, metavar="X.Y.Z", help="Only this release (repeatable).")
 @click.option("--step", type=click.IntRange(min=0), metavar="N", help="Show both sides of this step.")
 @engine_options
-@click.option("--json", "json_path", type=EXISTING, metavar="FILE", help="All results as JSON; - for stdout.")
+@click.option("--json", "json_path", type=OUTPUT, metavar="FILE", help="All results as JSON; - for stdout.")
 def conform(
     files: Sequence[Path],
     releases: Sequence[str],
@@ -200,7 +205,7 @@ def conform(
         if step is not None:
             for recording in recordings:
                 if recording.result["status"] != "ok":
-                    click.echo(f"{recording.scenario} {recording.release}: {recording.result['status']}")
+                    click.echo(printable(f"{recording.scenario} {recording.release}: {recording.result['status']}"))
                 else:
                     ours, _ = run(recording, True, f"vllm-{recording.release}", make(recording.release))
                     print_step(recording, ours, step, console)

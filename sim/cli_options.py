@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +24,23 @@ if TYPE_CHECKING:
     from sim.scenario import Scenario
 
 EXISTING = click.Path(path_type=Path)
+
+
+class _Output(click.Path):
+    """A file to write: in the folder in which the command was given, wherever a user's rule goes meanwhile."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        return path if str(path) == "-" else path.absolute()
+
+
+OUTPUT = _Output(path_type=Path)
+code_option = click.option(
+    "--allow-code",
+    is_flag=True,
+    envvar="STATEAT_ALLOW_CODE",
+    help="Files may name rules as module:Class, which are imported and run (or STATEAT_ALLOW_CODE=1).",
+)
 ENGINES: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--engine",
@@ -124,7 +142,11 @@ def check_outputs(paths: Mapping[str, Path | None], inputs: Iterable[Path]) -> N
 def console_on(stderr: bool = False) -> Console:
     from rich.console import Console
 
-    return Console(stderr=stderr, highlight=False)
+    from sim.report.lines import Printable
+
+    console = Console(stderr=stderr, highlight=False)
+    console.push_render_hook(Printable())
+    return console
 
 
 def terminal_width() -> int | None:

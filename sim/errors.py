@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from sim.printable import printable
+
 
 class StateatError(Exception):
-    """The base of all errors that a user can cause; the command line prints its text and exits with its code."""
+    """The base of all errors that a user can cause; the command line prints its text and exits with its code.
+
+    What of the text comes from outside is made printable, since Python's own tracebacks reach terminals too.
+    """
 
     exit_code = 1
+
+    def __init__(self, *words: object) -> None:
+        super().__init__(*(printable(word) if isinstance(word, str) else word for word in words))
 
 
 class InputError(StateatError):

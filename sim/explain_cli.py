@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
-from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from sim.cli_options import EXISTING, check_outputs, console_on, write_text_or_stdout
+from sim.cli_options import EXISTING, OUTPUT, check_outputs, code_option, console_on, write_text_or_stdout
 from sim.errors import InputError
 from sim.explain_remedy import Searches, hits, print_raised, print_remedy, values
-from sim.files import atomic
+from sim.files import atomic, nearby
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,15 +60,17 @@ class _Told:
     metavar="N",
     help="Tokens to generate (--drift).",
 )
+@code_option
 @click.option("--no-remedy", is_flag=True, help="Do not try which rule values avoid a finding.")
-@click.option("--plot", type=EXISTING, metavar="FILE", help="A picture of the drift (.png, .svg, .pdf).")
-@click.option("--json", "json_path", type=EXISTING, metavar="FILE", help="All of it as JSON; - for stdout.")
+@click.option("--plot", type=OUTPUT, metavar="FILE", help="A picture of the drift (.png, .svg, .pdf).")
+@click.option("--json", "json_path", type=OUTPUT, metavar="FILE", help="All of it as JSON; - for stdout.")
 def explain(
     file: Path,
     variants: Sequence[str],
     findings: int,
     drift: bool,
     tokens: int,
+    allow_code: bool,
     no_remedy: bool,
     plot: Path | None,
     json_path: Path | None,
@@ -94,7 +94,7 @@ def explain(
     from sim.scenario import load
 
     _check(file, drift, plot, json_path)
-    scenario = load(file)
+    scenario = load(file, allow_code)
     check_outputs({"--plot": plot, "--json": json_path}, scenario.inputs)
     console = console_on(stderr=str(json_path) == "-")
     told: list[_Told] = []
@@ -157,8 +157,7 @@ def _without_hits(ran: Sequence[tuple[Run, Outcome]], limit: int) -> list[tuple[
     found: list[tuple[Run, Outcome, Sequence[Miss]]] = []
     for run, outcome in ran:
         if len(found) < limit and sum(map(bool, outcome.hits.values())) < outcome.requests:
-            with redirect_stdout(sys.stderr):
-                missed = misses(run)
+            missed = misses(run)
             if missed:
                 found.append((run, outcome, missed))
     return found
@@ -184,9 +183,8 @@ def _simulated(scenario: Scenario, variants: Sequence[str]) -> dict[str, list[tu
 
     found: dict[str, list[tuple[Run, Outcome]]] = {}
     for run in runs(scenario, only=variants):
-        # A user's rule that prints must not spoil what a machine reads.
         name = case_name(run.variant, run.case)
-        with Progress(name, run.options.clock) as progress, redirect_stdout(sys.stderr):
+        with Progress(name, run.options.clock) as progress:
             found.setdefault(run.variant, []).append((run, simulate(run, progress=progress.update)))
     return found
 
@@ -202,9 +200,8 @@ def _chosen(ran: Sequence[tuple[Run, Outcome]], limit: int) -> list[tuple[Run, O
     for i in dict.fromkeys(i for _, i, _ in chosen):
         run, outcome = ran[i]
         click.echo(f"{run.variant}{f' / {run.case}' if run.case else ''}: following its findings", err=True)
-        with redirect_stdout(sys.stderr):
-            for story in followed(run, outcome, [f for _, j, f in chosen if j == i]):
-                stories[i, story.finding.id] = story
+        for story in followed(run, outcome, [f for _, j, f in chosen if j == i]):
+            stories[i, story.finding.id] = story
     return [(*ran[i], stories[i, finding.id]) for _, i, finding in chosen]
 
 
@@ -272,7 +269,7 @@ def _plot(path: Path, told: Sequence[_Told], title: str) -> None:
         if one.drift is not None and one.story.subject is not None
     ]
     if not panels:
-        click.echo(f"--plot {path}: nothing to draw, no picture was written", err=True)
+        click.echo(f"--plot {nearby(path)}: nothing to draw, no picture was written", err=True)
         return
     from sim.report.drift_plot import draw
 

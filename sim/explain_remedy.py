@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 from sim.report.text import case_name, plural
@@ -50,10 +48,10 @@ class Searches:
 
 
 def _counted(values: Sequence[Value], name: str) -> Iterator[Value]:
-    """One by one, with how far it is on stderr; a user's rule that prints must not spoil what a machine reads."""
+    """One by one, with how far it is on stderr."""
     from sim.report.progress import Progress
 
-    with Progress(f"{name}: trying other rule values") as progress, redirect_stdout(sys.stderr):
+    with Progress(f"{name}: trying other rule values") as progress:
         for i, value in enumerate(values):
             progress.count(i, len(values), "value")
             yield value

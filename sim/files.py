@@ -20,6 +20,13 @@ def real(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
+def nearby(path: str | Path) -> Path:
+    """A path in a message: from the current folder, where it lies below."""
+    with suppress(ValueError, OSError):
+        return Path(path).relative_to(Path.cwd())
+    return Path(path)
+
+
 def check_writable(path: Path, what: str) -> None:
     """Raise InputError, naming the option, when a file could not be written here."""
     if str(path) == "-":
@@ -30,29 +37,29 @@ def check_writable(path: Path, what: str) -> None:
         # Of the folder there is more to say.
         pass
     except OSError as error:
-        raise InputError(f"{what} {path}: {error.strerror or error}") from error
+        raise InputError(f"{what} {nearby(path)}: {error.strerror or error}") from error
     folder = (real(path) if path.is_symlink() else path).parent
     if path.is_dir():
-        raise InputError(f"{what} {path}: found a folder, allowed is a file")
+        raise InputError(f"{what} {nearby(path)}: found a folder, allowed is a file")
     if path.exists() and not path.is_file():
         # A device or a pipe: nothing is put beside it.
         if not os.access(path, os.W_OK):
-            raise InputError(f"{what} {path}: no permission to write")
+            raise InputError(f"{what} {nearby(path)}: no permission to write")
         return
     if not folder.is_dir():
-        raise InputError(f"{what} {path}: there is no folder {folder}")
+        raise InputError(f"{what} {nearby(path)}: there is no folder {nearby(folder)}")
     if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
-        raise InputError(f"{what} {path}: no permission to write")
+        raise InputError(f"{what} {nearby(path)}: no permission to write")
 
 
 def check_apart(outputs: Mapping[str, Path], inputs: Iterable[Path]) -> None:
     """Raise InputError when two outputs are one file, or an output is an input."""
-    taken = {real(path): f"the input {path}" for path in inputs}
+    taken = {real(path): f"the input {nearby(path)}" for path in inputs}
     for what, path in outputs.items():
         if not path.exists() or path.is_file():
             if real(path) in taken:
-                raise InputError(f"{what} {path}: that is {taken[real(path)]} too")
-            taken[real(path)] = f"{what} {path}"
+                raise InputError(f"{what} {nearby(path)}: that is {taken[real(path)]} too")
+            taken[real(path)] = f"{what} {nearby(path)}"
 
 
 @contextmanager
@@ -80,7 +87,7 @@ def atomic(path: Path, what: str) -> Iterator[Path]:
                     shutil.copymode(path, partial)
                 partial.replace(path)
     except OSError as error:
-        raise InputError(f"{what} {path}: {error.strerror or error}") from error
+        raise InputError(f"{what} {nearby(path)}: {error.strerror or error}") from error
 
 
 def lock(file: int) -> bool:

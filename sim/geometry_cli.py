@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from sim.cli_options import EXISTING, check_outputs, console_on, write_text_or_stdout
+from sim.cli_options import EXISTING, OUTPUT, check_outputs, console_on, write_text_or_stdout
 from sim.errors import InputError
-from sim.files import write_text
+from sim.files import nearby, write_text
 from sim.inputs import cut
 
 TOKENS = click.IntRange(1, 1 << 30)
@@ -61,8 +61,8 @@ def _number(_ctx: click.Context, _param: click.Parameter, text: str | None) -> i
 @click.option(
     "--kv-cache-memory-bytes", callback=_number, metavar="N", help="Instead of it: bytes of the pool on a rank."
 )
-@click.option("--json", "json_path", type=EXISTING, metavar="FILE", help="As JSON; - for stdout.")
-@click.option("--scenario", "scenario_path", type=EXISTING, metavar="FILE", help="A new scenario with this geometry.")
+@click.option("--json", "json_path", type=OUTPUT, metavar="FILE", help="As JSON; - for stdout.")
+@click.option("--scenario", "scenario_path", type=OUTPUT, metavar="FILE", help="A new scenario with this geometry.")
 def geometry(
     config: Path | None, name: str | None, json_path: Path | None, scenario_path: Path | None, **flags: Any
 ) -> None:
@@ -86,7 +86,7 @@ def geometry(
 
     check_outputs({"--json": json_path, "--scenario": scenario_path}, [config] if config else [])
     if scenario_path is not None and (scenario_path.exists() or scenario_path.is_symlink()):
-        raise InputError(f"--scenario {scenario_path}: it is there already, allowed a new file")
+        raise InputError(f"--scenario {nearby(scenario_path)}: it is there already, allowed a new file")
     if config is not None and name is not None:
         raise InputError("CONFIG and --model: name one of them")
     if config is None and name is None:
@@ -104,7 +104,7 @@ def geometry(
         write_text_or_stdout(json_path, json.dumps(report, indent=2) + "\n")
     if scenario_path is not None:
         write_text(scenario_path, text, "--scenario")
-        click.echo(f"{scenario_path}: written; next: stateat check {scenario_path}", err=True)
+        click.echo(f"{nearby(scenario_path)}: written; next: stateat check {nearby(scenario_path)}", err=True)
 
 
 def _check_names(flags: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from shlex import quote
 
 import click
 
-from sim.cli_options import EXISTING, console_on, write_text_or_stdout
+from sim.cli_options import EXISTING, code_option, console_on, write_text_or_stdout
 from sim.errors import InputError
 from sim.files import write_text
 
@@ -18,10 +18,16 @@ from sim.files import write_text
 @click.argument("paths", nargs=-1, type=EXISTING)
 @click.option("--class", "classes", multiple=True, metavar="M3", help="Only of this class of fault (repeatable).")
 @click.option("--source", "sources", multiple=True, metavar="TEXT", help="Only with this in the source (repeatable).")
+@code_option
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 @click.option("--markdown", is_flag=True, help="As the page scenarios/README.md.")
 def list_scenarios(
-    paths: Sequence[Path], classes: Sequence[str], sources: Sequence[str], as_json: bool, markdown: bool
+    paths: Sequence[Path],
+    classes: Sequence[str],
+    sources: Sequence[str],
+    allow_code: bool,
+    as_json: bool,
+    markdown: bool,
 ) -> None:
     """The scenario files: title, source, classes of fault, variants, and what `stateat check` looks at.
 
@@ -49,7 +55,7 @@ def list_scenarios(
             raise InputError(f"{path}: no such file")
     if markdown and not (len(paths) == 1 and paths[0].is_dir()):
         raise InputError("--markdown: takes one folder")
-    found = chosen(entries(scenario_files(paths)), classes, sources)
+    found = chosen(entries(scenario_files(paths), allow_code), classes, sources)
     if as_json:
         write_text_or_stdout(Path("-"), json.dumps(to_json(found), indent=2, ensure_ascii=False) + "\n")
     elif markdown:

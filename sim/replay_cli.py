@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, redirect_stdout
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,9 @@ import click
 
 from sim.cli_options import (
     EXISTING,
+    OUTPUT,
     check_outputs,
+    code_option,
     console_on,
     engine_options,
     failed,
@@ -59,12 +61,13 @@ class _Outputs:
 @click.argument("files", nargs=-1, required=True, type=EXISTING)
 @click.option("--variant", "variants", multiple=True, metavar="NAME", help="Only this variant (repeatable).")
 @click.option("--rule", "rules", multiple=True, callback=rules_table, metavar="NAME=VALUE", help="A rule (repeatable).")
-@click.option("--json", "json_path", type=EXISTING, metavar="FILE", help="The result as JSON; - for stdout.")
-@click.option("--log", type=EXISTING, metavar="FILE", help="Every event as JSON Lines, for stateat audit.")
-@click.option("--plot", type=EXISTING, metavar="FILE", help="A picture of the run (.png, .svg, .pdf).")
-@click.option("--perfetto", type=EXISTING, metavar="FILE", help="Chrome trace events, for ui.perfetto.dev.")
+@click.option("--json", "json_path", type=OUTPUT, metavar="FILE", help="The result as JSON; - for stdout.")
+@click.option("--log", type=OUTPUT, metavar="FILE", help="Every event as JSON Lines, for stateat audit.")
+@click.option("--plot", type=OUTPUT, metavar="FILE", help="A picture of the run (.png, .svg, .pdf).")
+@click.option("--perfetto", type=OUTPUT, metavar="FILE", help="Chrome trace events, for ui.perfetto.dev.")
 @click.option("--check-determinism", is_flag=True, help="Run twice, the second time step by step, and compare.")
 @click.option("--no-fast-forward", is_flag=True, help="Simulate every decode step by itself.")
+@code_option
 @truth_options
 @engine_options
 @click.option("-v", "--verbose", is_flag=True, help="All findings, chunk ends and hits.")
@@ -72,6 +75,7 @@ def replay(
     files: Sequence[Path],
     variants: Sequence[str],
     rules: Mapping[str, str],
+    allow_code: bool,
     truth: Mapping[str, str],
     json_path: Path | None,
     log: Path | None,
@@ -99,7 +103,7 @@ def replay(
     outputs.check(files)
     if len(files) > 1 and (log or plot or perfetto):
         raise InputError("--log, --plot and --perfetto take one scenario file")
-    scenarios = [load(file) for file in files]
+    scenarios = [load(file, allow_code) for file in files]
     outputs.check([file for scenario in scenarios for file in scenario.inputs])
     results: list[Result] = []
     console = console_on(stderr=str(json_path) == "-")
@@ -176,8 +180,7 @@ class _Studio:
         for text in warnings(run) if make is None else ():
             click.echo(f"warning: {text}", err=True)
         observers = list(self._observers(run))
-        # A user's rule that prints must not spoil what a machine reads.
-        with Progress(name, run.options.clock) as progress, redirect_stdout(sys.stderr):
+        with Progress(name, run.options.clock) as progress:
             outcome = simulate(run, observers, progress.update, self.fast_forward, make, progress.measure)
         if make is None and (text := _hopeless(run, outcome)):
             click.echo(f"{name}: {text}", err=True)

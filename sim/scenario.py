@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from sim import scenario_checks, scenario_errors
+from sim import scenario_checks, scenario_errors, trust
 from sim.engine.options import Options
 from sim.engine.presets import table
 from sim.engine.support import lacks
@@ -95,15 +95,21 @@ class Scenario:
         return replace(self, seed=seed, expanded=runs)
 
 
-def load(source: str | Path | Mapping[str, Any]) -> Scenario:
+def load(source: str | Path | Mapping[str, Any], allow_code: bool = False) -> Scenario:
     """Reads and checks a scenario file, or what would be in one as plain data (its paths: from the current folder).
 
-    Raises InputError with one line for each problem: ``FILE:LINE: key.path: found X, allowed Y``.
+    Both are data, which may be somebody else's: with ``allow_code`` they may name rules as ``module:Class``, which are
+    imported when they run. Which files it names outside its folder is said on standard error. Raises InputError with
+    one line for each problem: ``FILE:LINE: key.path: found X, allowed Y``.
     """
     if isinstance(source, Mapping):
-        return checked(INLINE, of_plain(INLINE, source))
-    file = Path(source)
-    return checked(file, *read(file))
+        file, root, wrong = INLINE, of_plain(INLINE, source), list[Problem]()
+    else:
+        file = Path(source)
+        root, wrong = read(file)
+    scenario = checked(file, root, [*wrong, *(() if allow_code else trust.code(root))])
+    trust.show(file, (path for run in scenario.expanded for path in run.workload.paths), file.parent)
+    return scenario
 
 
 def checked(file: Path, root: Node, unreadable: Sequence[Problem] = ()) -> Scenario:

@@ -18,6 +18,7 @@ import yaml
 
 from sim.errors import InputError
 from sim.inputs import MAX_DOCUMENT, read_bytes
+from sim.printable import one_line, shortened
 from sim.schema import Location
 
 INLINE = Path("<mapping>")
@@ -72,14 +73,14 @@ class Problem:
 def failure(file: Path, problems: Iterable[Problem]) -> InputError:
     """One error that lists each problem on a line, in the order of the file."""
     listed = sorted(dict.fromkeys(problems), key=lambda p: p.line)
-    lines = [": ".join(filter(None, (place(file, p.line), _short(p.path), p.text))) for p in listed]
+    lines = [": ".join(filter(None, (place(file, p.line), _short(p.path), one_line(p.text)))) for p in listed]
     more = [f"... and {len(lines) - MAX_LISTED} more"] if len(lines) > MAX_LISTED else []
     return InputError("\n".join(lines[:MAX_LISTED] + more))
 
 
 def _short(path: str) -> str:
     """A path of keys, cut where a key is no name at all."""
-    return path if len(path) <= MAX_PATH else path[: MAX_PATH - 1] + "…"
+    return shortened(path, MAX_PATH)
 
 
 def place(file: Path, line: int) -> str:
@@ -91,7 +92,8 @@ def read(file: Path, schema: str = "stateat/1") -> tuple[Node, list[Problem]]:
     """The file's tree, and what is wrong with single values of it; ``schema`` is what messages say it starts with.
 
     Raises InputError for a file that cannot be read at all: missing, a directory, too large, not UTF-8, not
-    YAML, empty, no mapping, nested too deeply or swollen by aliases.
+    YAML, empty, no mapping, nested too deeply or swollen by aliases. Of one that does not say that it is ours nothing
+    is told: a link, or another file, may lead to any file of this machine.
     """
     root = _compose(file, _text(file))
     if root is None:
@@ -99,10 +101,14 @@ def read(file: Path, schema: str = "stateat/1") -> tuple[Node, list[Problem]]:
     builder = _Builder(file)
     node = builder.build(root, root.start_mark.line + 1, "", 0)
     if not isinstance(node.value, dict):
+        what = "text" if isinstance(node.value, str) else found(node)
         raise failure(
             file,
-            [Problem(node.line, "", f"found {found(node)}, allowed a mapping that starts with `schema: {schema}`")],
+            [Problem(node.line, "", f"found {what}, allowed a mapping that starts with `schema: {schema}`")],
         )
+    said = node.get("schema")
+    if said is None or not str(said.value).startswith("stateat"):
+        raise failure(file, [Problem(said.line if said else node.line, "schema", f"allowed and required: {schema}")])
     return node, builder.problems
 
 
@@ -284,6 +290,13 @@ def merge(base: Node, over: Node) -> Node:
     for key, value in over.value.items():
         values[key] = merge(values[key], value) if key in values else value
     return Node(values, base.line, base.path)
+
+
+def placed(location: Location, node: Node) -> Node:
+    """A tree that holds this node at a location, and nothing else."""
+    for part in reversed(location):
+        node = Node({str(part): node}, node.line, node.path)
+    return node
 
 
 def locate(root: Node, location: Location) -> tuple[Node, str]:

@@ -27,7 +27,7 @@ from sim.engine.options import Options
 from sim.engine.scheduler import Scheduler
 from sim.engine.seed import divisor
 from sim.engine.sizing import longest_chunk
-from sim.errors import InputError, MissingError, PolicyError
+from sim.errors import InputError, MissingError, PolicyError, StateatError
 from sim.events import SCHEMA, Fanout, Finding, Group, Observer, tell
 from sim.events import Advance as AdvanceEvent
 from sim.events import Run as RunEvent
@@ -129,27 +129,35 @@ def drive(
     # A narrower state is rounded at every step, so each has to be seen.
     fast_forward = fast_forward and (not isinstance(family, Numeric) or family.merges)
     everyone = Fanout([auditor, tally, digest, *observers])
-    resolved = rules.resolve(table)
-    scheduler: Engine = (
-        Scheduler(options, resolved, everyone, seed, fast_forward)
-        if make is None
-        else make(options, resolved, everyone, seed)
-    )
-    drafts = options.speculative.num_speculative_tokens
-    everyone.run(SCHEMA, options.preset, options.groups, drafts, options_in_force(options) | dict(about or {}))
     tick = None if progress is None else _teller(progress, len(requests), auditor)
-    try:
+    with _blaming(rules.plugins(table)):
+        resolved = rules.resolve(table)
+        scheduler: Engine = (
+            Scheduler(options, resolved, everyone, seed, fast_forward)
+            if make is None
+            else make(options, resolved, everyone, seed)
+        )
+        drafts = options.speculative.num_speculative_tokens
+        everyone.run(SCHEMA, options.preset, options.groups, drafts, options_in_force(options) | dict(about or {}))
         with _fitting(truth):
             Simulation(scheduler, options, requests, budgets, everyone, tick, resets, reset_running).run()
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        theirs = rules.plugins(table)
+    outcome = outcome_of(options.preset, options.preset, options.groups, table, auditor, tally, digest, truth)
+    return replace(outcome, free_blocks=scheduler.free_blocks, wall_s=perf_counter() - started)
+
+
+@contextmanager
+def _blaming(theirs: Sequence[str]) -> Iterator[None]:
+    """Where a user's code is in force, what goes wrong in the engine came of its answers."""
+    try:
+        yield
+    except (StateatError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
         if not theirs:
             raise
         raise PolicyError(
             f"rule {', '.join(theirs)}: an answer that the engine cannot use: {type(error).__name__}: {error}"
         ) from error
-    outcome = outcome_of(options.preset, options.preset, options.groups, table, auditor, tally, digest, truth)
-    return replace(outcome, free_blocks=scheduler.free_blocks, wall_s=perf_counter() - started)
 
 
 @contextmanager

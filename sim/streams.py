@@ -57,9 +57,8 @@ class Standard(io.RawIOBase):
 
 @contextmanager
 def standard() -> Iterator[None]:
-    """Puts such streams in the place of the process's own, for as long as this lasts; a file takes no closed number."""
+    """Puts such streams in the place of the process's own, for as long as this lasts."""
     before = sys.stdout, sys.stderr
-    _fill()
     if sys.stdout is sys.__stdout__:
         sys.stdout = _over(sys.stdout)
     if sys.stderr is sys.__stderr__:
@@ -101,8 +100,8 @@ def _over(stream: TextIO | None) -> TextIO:
     )
 
 
-def _fill() -> None:
-    """Files that are opened get the lowest free number: one of a closed stream would be printed into."""
+def fill() -> None:
+    """Open nothing under the numbers of closed streams: the next file would get one, and be printed into."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)

@@ -9,21 +9,22 @@ from pathlib import Path
 
 import click
 
-from sim.cli_options import EXISTING, check_outputs, console_on, write_text_or_stdout
+from sim.cli_options import EXISTING, OUTPUT, check_outputs, code_option, console_on, write_text_or_stdout
 from sim.errors import exit_code
 
 
 @click.command()
 @click.argument("file", type=EXISTING)
-@click.option("--out", type=EXISTING, metavar="FILE", help="The table (.parquet or .csv), a row for each run.")
+@click.option("--out", type=OUTPUT, metavar="FILE", help="The table (.parquet or .csv), a row for each run.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, metavar="N", help="Processes (default: 1).")
 @click.option("--backend", default="loky", metavar="NAME", help="loky (this machine), dask or ray: a cluster.")
 @click.option("--address", metavar="URL", help="Of an existing Dask scheduler or Ray cluster.")
 @click.option("--variant", "variants", multiple=True, metavar="NAME", help="Only this variant (repeatable).")
+@code_option
 @click.option("--yes", is_flag=True, help="Run it, although it is more than 10,000 runs.")
 @click.option("--restart", is_flag=True, help="Discard the runs that --out holds, and begin again.")
-@click.option("--plot", type=EXISTING, metavar="FILE", help="A picture of the rates (.png, .svg or .pdf).")
-@click.option("--json", "json_path", type=EXISTING, metavar="FILE", help="Rows and rates as JSON; - for stdout.")
+@click.option("--plot", type=OUTPUT, metavar="FILE", help="A picture of the rates (.png, .svg or .pdf).")
+@click.option("--json", "json_path", type=OUTPUT, metavar="FILE", help="Rows and rates as JSON; - for stdout.")
 def sweep(
     file: Path,
     out: Path | None,
@@ -31,6 +32,7 @@ def sweep(
     backend: str,
     address: str | None,
     variants: Sequence[str],
+    allow_code: bool,
     yes: bool,
     restart: bool,
     plot: Path | None,
@@ -58,7 +60,7 @@ def sweep(
     check_outputs(files, [file])
     pool = Pool(jobs, backend, address)
     pool.check()
-    plan = read(file, variants, None if yes else LIMIT)
+    plan = read(file, variants, None if yes else LIMIT, allow_code)
     check_outputs(files, plan.inputs)
     if plot is not None:
         from sim.report.sweep_plots import check_picture

@@ -26,8 +26,8 @@ MEETING_PLACE = ("sim.events", "sim.tokens")
 HEAVY = ("torch", "triton", "pandas", "matplotlib", "scipy", "joblib", "pyarrow", "vllm")
 """What `stateat --help` and a digest run do not load."""
 
-STOPWATCHES = ("sim.report.progress", "sim.check_cli", "sim.simulate")
-"""The modules that may tell a person how long something took."""
+STOPWATCHES = ("sim.report.progress", "sim.check_cli", "sim.simulate", "sim.watch")
+"""The modules that may tell a person how long something took, or wait for a process."""
 
 ELAPSED = {f"time.{name}{ns}" for name in ("perf_counter", "monotonic", "process_time") for ns in ("", "_ns")}
 WALL_CLOCKS = {"time.time", "time.time_ns", "time.localtime", "time.gmtime", "time.ctime"} | {

@@ -6,7 +6,6 @@ takes the place of a named value). Rules with a single value are places where la
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -31,11 +30,13 @@ from sim.engine.inflight import ABORTS, FREES, Abort, Free
 from sim.engine.kernel import KERNELS, Kernel
 from sim.engine.memory import MEMORIES, Memory
 from sim.engine.options import Options
+from sim.engine.plugins import Read, load, number, numbers
 from sim.engine.proposals import PROPOSALS
 from sim.engine.seed import SEEDS, Seed, seed_state_block
 from sim.engine.split import SPLITS, Cut, Split
 from sim.engine.wide import WIDE_BLOCKS, WideBlock
-from sim.errors import InputError, PolicyError
+from sim.errors import InputError
+from sim.printable import shortened
 
 __all__ = ["Seed", "seed_state_block"]
 """Known under this name too."""
@@ -258,15 +259,34 @@ RULES: dict[str, dict[str, object]] = {
 assert tuple(RULES) == tuple(f.name for f in fields(Rules))
 
 
-ANSWERS: dict[str, tuple[type | tuple[type, ...], str]] = {
-    "split": ((int, Cut), "a number of tokens, or a Cut"),
-    "grid": (int, "a block size"),
-    "seed": (int, "a column"),
-    "lookup": (Hit, "a Hit"),
-    "retire": (list, "a list of columns"),
-    "draft_slots": (int, "a number of tokens"),
+def _cut(answer: Any) -> int | Cut:
+    """A split's: the engine says of the tokens whether they are in range."""
+    if not issubclass(type(answer), Cut):
+        return number(answer)
+    if not issubclass(type(answer.stop), str):
+        raise ValueError
+    return Cut(number(answer.tokens), shortened(answer.stop, MAX_STOP))
+
+
+def _hit(answer: Any) -> Hit:
+    if not issubclass(type(answer), Hit):
+        raise ValueError
+    blocks = [numbers(each) for each in answer.blocks]
+    return Hit(number(answer.tokens), blocks, number(answer.junction), numbers(answer.group_hits))
+
+
+MAX_STOP = 80
+"""Characters of the name that a user's split gives to a stop."""
+
+ANSWERS: dict[str, tuple[Read, str]] = {
+    "split": (_cut, "a number of tokens, or a Cut"),
+    "grid": (number, "a block size"),
+    "seed": (number, "a column"),
+    "lookup": (_hit, "a Hit"),
+    "retire": (numbers, "a list of columns"),
+    "draft_slots": (number, "a number of tokens"),
 }
-"""What a user's rule may answer."""
+"""The rules that a user's code may stand in for, and what it may answer."""
 
 
 def check(name: str, value: str) -> None:
@@ -275,7 +295,7 @@ def check(name: str, value: str) -> None:
         raise ValueError(f"unknown rule {name!r}{_nearest(name, RULES)}")
     if value in RULES[name]:
         return
-    if not _takes_plugins(name):
+    if name not in ANSWERS:
         raise ValueError(f"unknown value {value!r} of rule {name!r}{_nearest(value, RULES[name])}")
     if not _is_plugin(value):
         raise ValueError(f"unknown value {value!r} of rule {name!r}{_nearest(value, RULES[name])}, or module:Class")
@@ -306,9 +326,9 @@ def named(name: str, value: object) -> str:
     return f"{module}:{attribute}"
 
 
-def _takes_plugins(name: str) -> bool:
-    """Rules that are asked something; the others have two answers, or one."""
-    return all(callable(value) for value in RULES[name].values())
+def is_code(name: str, value: str) -> bool:
+    """Whether a file that says this of a rule names code to be imported."""
+    return name in ANSWERS and value not in RULES[name] and _is_plugin(value)
 
 
 def _is_plugin(value: str) -> bool:
@@ -324,34 +344,6 @@ def resolve(values: Mapping[str, str]) -> Rules:
             check(name, value)
         except ValueError as error:
             raise InputError(str(error)) from None
-        found[name] = RULES[name][value] if value in RULES[name] else _load(name, value)
+        known = RULES[name]
+        found[name] = known[value] if value in known else load(f"rule {name}={value}", value, *ANSWERS[name])
     return Rules(**found)
-
-
-def _load(name: str, value: str) -> object:
-    module, _, attribute = value.partition(":")
-    try:
-        made = getattr(importlib.import_module(module), attribute)
-        made = made() if isinstance(made, type) else made
-    except (Exception, SystemExit) as error:
-        hint = " (looked in the current folder and in PYTHONPATH)" if isinstance(error, ModuleNotFoundError) else ""
-        raise InputError(f"rule {name}={value}: cannot load it: {type(error).__name__}: {error}{hint}") from error
-    if not callable(made):
-        raise InputError(f"rule {name}={value}: found {type(made).__name__}, which cannot be called")
-    return _guarded(f"rule {name}={value}", name, made)
-
-
-def _guarded(what: str, name: str, made: Callable[..., Any]) -> Callable[..., Any]:
-    """A user's rule, whose errors and impossible answers are told as what they are."""
-    kind, allowed = ANSWERS[name]
-
-    def ask(*question: Any) -> Any:
-        try:
-            answer = made(*question)
-        except (Exception, SystemExit) as error:
-            raise PolicyError(f"{what} raised {type(error).__name__}: {error}") from error
-        if not isinstance(answer, kind) or isinstance(answer, bool):
-            raise PolicyError(f"{what} gave {answer!r}, allowed is {allowed}")
-        return answer
-
-    return ask

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bars
 from rich.text import Text
 
+from sim.printable import one_line
 from sim.report.text import plural
 
 T = TypeVar("T")
@@ -39,7 +40,7 @@ class Progress:
         stream: TextIO | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._label = label
+        self._label = one_line(label)
         self._counts_steps = clock == "steps"
         self._stream = sys.stderr if stream is None else stream
         self._now = now
@@ -168,7 +169,7 @@ def counting(things: Sequence[T], console: Console, label: str) -> Iterator[T]:
     ) as bars:  # fmt: skip
         task = bars.add_task(label, total=len(things))
         for thing in things:
-            bars.update(task, description=escape(f"{label} {thing}"))
+            bars.update(task, description=escape(one_line(f"{label} {thing}")))
             yield thing
             bars.advance(task)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sim.errors import InputError
+from sim.files import nearby
 from sim.report.text import one_line
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def check_suffix(path: str | Path, what: str = "cannot draw") -> None:
     """Raise InputError, which starts with ``what``, unless the path's suffix is one of :data:`SUFFIXES`."""
     suffix = Path(path).suffix
     if suffix.lower() not in SUFFIXES:
-        raise InputError(f"{what} {path}: found {suffix!r}, allowed: {', '.join(SUFFIXES)}")
+        raise InputError(f"{what} {nearby(path)}: found {suffix!r}, allowed: {', '.join(SUFFIXES)}")
 
 
 def canvas(width: float, height: float) -> Figure:

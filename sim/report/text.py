@@ -10,6 +10,7 @@ from itertools import zip_longest
 from typing import Any
 
 from sim.events import GRAVE, Finding, Write
+from sim.printable import one_line as one_line
 from sim.result import Failure, Outcome
 
 SHOWN_FINDINGS = 10
@@ -26,15 +27,6 @@ WRITES = {
 """Writes that are no chunk, in words."""
 _SEVERITIES = ("poison", "hazard", "honesty", "liveness", "shape", "loss")
 _ONE_OF_A_KIND = ("min", "max", "contains")
-
-
-def one_line(text: str) -> str:
-    """The text without line breaks and control characters (these as ``\\x1b``), so that it stays one line."""
-    return "".join(c if c.isprintable() else " " if c.isspace() else _escaped(c) for c in text)
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
 
 
 def plural(count: int, noun: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sim.errors import EngineError
+from sim.files import nearby
 from sim.sweeps.journal import Journal, path_of, written
 from sim.sweeps.plan import Plan
 from sim.sweeps.pool import Pool
@@ -59,4 +60,4 @@ def kept(done: int, plan: Plan, out: Path | None) -> str:
         return f"{done:,} of {plan.runs:,} runs were done, and nothing is kept without --out"
     # The journal has the last word: it may hold one that nobody was told of.
     path = path_of(out)
-    return f"{written(path):,} of {plan.runs:,} runs are kept in {path}; the same command goes on from there"
+    return f"{written(path):,} of {plan.runs:,} runs are kept in {nearby(path)}; the same command goes on from there"

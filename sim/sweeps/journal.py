@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.errors import InputError
-from sim.files import lock
+from sim.files import lock, nearby
 from sim.inputs import bounded
 from sim.sweeps.plan import Plan
 from sim.sweeps.work import COUNTS, TEXTS, Row, begun
@@ -149,4 +149,4 @@ def _lock(file: int, path: Path) -> None:
     """Nobody else writes it meanwhile; where the system has no such locks, that is the user's care."""
     with suppress(OSError):
         if not lock(file):
-            raise InputError(f"{path}: another sweep is writing it")
+            raise InputError(f"{nearby(path)}: another sweep is writing it")

@@ -18,7 +18,7 @@ from typing import Any
 
 from sim.errors import InputError
 from sim.scenario import Run, checked
-from sim.scenario_yaml import Node, plain
+from sim.scenario_yaml import Node, placed, plain
 from sim.schema import Location
 from sim.sweeps.model import Choice, Integers, LogUniform, Sample, Uniform
 from sim.workload.files import resolve
@@ -48,6 +48,11 @@ class Base:
     root: Node
     sweep: Path
     """The file of what is swept, for messages."""
+
+    def paths(self, axes: Sequence[Axis]) -> list[str]:
+        """What it, and what is swept, names as ``path``."""
+        said = [self.root, *(placed(axis.location, value) for axis in axes for value in axis.values)]
+        return list(dict.fromkeys(path for node in said for path in _paths(node)))
 
     def at(self, values: Sequence[tuple[Location, Node]], seed: int, variant: str, case: str) -> Run:
         """The run of one variant and case with these values; InputError says what is wrong with them."""
@@ -105,10 +110,8 @@ class Plan:
     @property
     def inputs(self) -> list[Path]:
         """The files that it is read from: its own, its base, traces and tables."""
-        said = [self.base.root, *(value for axis in self.axes for value in axis.values)]
-        named = dict.fromkeys(path for node in said for path in _paths(node))
         read = []
-        for path in named:
+        for path in self.base.paths(self.axes):
             with suppress(InputError):
                 read.append(resolve(path, self.base.file.parent, ""))
         return [self.base.sweep, self.base.file, *read]

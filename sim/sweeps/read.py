@@ -10,11 +10,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from sim import scenario_errors
+from sim import scenario_errors, trust
 from sim.errors import InputError
 from sim.scenario import override_of
 from sim.scenario_errors import choice
-from sim.scenario_yaml import INLINE, MAX_LISTED, Node, Problem, failure, found, of_plain, place, plain
+from sim.scenario_yaml import INLINE, MAX_LISTED, Node, Problem, failure, found, of_plain, place, placed, plain
 from sim.scenario_yaml import read as read_tree
 from sim.sweeps.keys import NoSuchKey, covers, locate_key
 from sim.sweeps.model import SCHEMA, SweepFile
@@ -27,11 +27,17 @@ CAREFUL = 2000
 """Scenarios that are tried at most."""
 
 
-def read(source: str | Path | Mapping[str, Any], variants: Sequence[str] = (), limit: int | None = None) -> Plan:
+def read(
+    source: str | Path | Mapping[str, Any],
+    variants: Sequence[str] = (),
+    limit: int | None = None,
+    allow_code: bool = False,
+) -> Plan:
     """The plan of a sweep file, or of what would be in one as plain data.
 
-    ``variants`` are those wanted, of those that the file wants; more than ``limit`` runs are refused. Raises InputError
-    with a line for each problem: ``FILE:LINE: key: found X, allowed Y``.
+    ``variants`` are those wanted, of those that the file wants; more than ``limit`` runs are refused. With
+    ``allow_code`` it and its base may name rules as ``module:Class``. Raises InputError with a line for each problem:
+    ``FILE:LINE: key: found X, allowed Y``.
     """
     if isinstance(source, Mapping):
         file, root, unreadable = INLINE, of_plain(INLINE, source), list[Problem]()
@@ -54,6 +60,9 @@ def read(source: str | Path | Mapping[str, Any], variants: Sequence[str] = (), l
     axes, more = _axes(base, root, shape, [pick[0] for pick in picks], [pick[1] for pick in picks])
     if wrong or more:
         raise failure(file, [*wrong, *more])
+    if not allow_code:
+        _check_code(base, axes)
+    trust.show(base.file, base.paths(axes), base.file.parent)
     own = base.root.get("seed")
     default = own.value if own is not None and isinstance(own.value, int) else 0
     plan = Plan(shape.name, shape.title, base, axes, shape.sample is None, shape.seed_list(default), picks)
@@ -70,11 +79,25 @@ def _base(file: Path, root: Node) -> Base:
         path = file.parent / given.value
         if not is_file(path):
             raise failure(file, [Problem(given.line, "base", f"found {given.value!r}, allowed an existing file")])
-        tree, unreadable = read_tree(path)
+        trust.show(file, [given.value], file.parent)
+        try:
+            tree, unreadable = read_tree(path)
+        except InputError:
+            # It may be any file of this machine: nothing of it is told.
+            text = f"found {given.value!r}, allowed a scenario; what is wrong with it says: stateat check {path}"
+            raise failure(file, [Problem(given.line, "base", text)]) from None
         if unreadable:
             raise failure(path, unreadable)
         return Base(path, _without_expectations(tree), file)
     return Base(file, _without_expectations(given), file)
+
+
+def _check_code(base: Base, axes: Sequence[Axis]) -> None:
+    """Raises InputError where the base or a swept value names code."""
+    swept = [problem for axis in axes for value in axis.values for problem in trust.code(placed(axis.location, value))]
+    for file, problems in ((base.file, [*trust.code(base.root)]), (base.sweep, swept)):
+        if problems:
+            raise failure(file, problems)
 
 
 def _without_expectations(root: Node) -> Node:

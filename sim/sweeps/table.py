@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sim.errors import InputError
-from sim.files import atomic, check_apart, check_writable
+from sim.files import atomic, check_apart, check_writable, nearby
 from sim.sweeps.journal import path_of
 from sim.sweeps.work import COUNTS, TEXTS, Row
 
@@ -65,7 +65,7 @@ def outputs(path: Path) -> dict[str, Path]:
 def check_out(path: Path, inputs: Iterable[Path]) -> None:
     """Raises InputError for a name that says no format, and for files that cannot be written or are read too."""
     if path.suffix.lower() not in SUFFIXES:
-        raise InputError(f"--out {path}: found {path.suffix!r}, allowed: {', '.join(SUFFIXES)}")
+        raise InputError(f"--out {nearby(path)}: found {path.suffix!r}, allowed: {', '.join(SUFFIXES)}")
     for what, file in outputs(path).items():
         check_writable(file, what)
     check_apart(outputs(path), inputs)

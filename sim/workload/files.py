@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import sim.errors
@@ -19,20 +22,37 @@ def resolve(path: str, base: Path, where: str) -> Path:
     """The file of a path that is absolute, relative to ``base`` (the scenario file's folder), or ``shared:NAME``.
 
     ``shared:NAME`` is NAME, or traces/NAME, in the folder that STATEAT_SHARED names; without it, in a folder
-    ``shared`` beside the checkout that holds this package. Raises InputError, with ``where``, for no such file.
+    ``shared`` beside the checkout that holds this package. Raises InputError, with ``where``, for no such file, and
+    for a NAME that leads out of that folder.
     """
     if path.startswith(SHARED):
         name, folder = path.removeprefix(SHARED), shared_folder()
+        if not name or Path(name).is_absolute() or ".." in Path(name).parts:
+            raise InputError(f"{where}: found {path!r}, allowed shared:NAME, a file inside the shared folder")
         candidates = [folder / name, folder / "traces" / name]
         hint = "; set STATEAT_SHARED to the folder that holds it"
     else:
         folder, candidates, hint = base, [base / path], ""
     for candidate in candidates:
         if is_file(candidate):
+            if path.startswith(SHARED) and not inside(candidate, folder):
+                raise InputError(f"{where}: found {path!r}, a link out of the shared folder, allowed a file inside it")
             return candidate
     looked = " or ".join(str(c) for c in candidates)
     message = f"{where}: found {path!r}, allowed an existing file (looked for {looked}){hint}"
     raise NotShared(message) if path.startswith(SHARED) and not folder.is_dir() else InputError(message)
+
+
+def inside(path: Path, folder: Path) -> bool:
+    """Whether a path leads into a folder, links followed."""
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+
+
+def outside(paths: Iterable[str], base: Path) -> list[Path]:
+    """Where paths that a file in the folder ``base`` names lead, of those that leave it. ``shared:`` is not among
+    them: whoever runs the file has chosen that folder."""
+    own = [base / path for path in paths if not path.startswith(SHARED) and "\0" not in path]
+    return list(dict.fromkeys(Path(os.path.realpath(path)) for path in own if not inside(path, base)))
 
 
 def shared_folder() -> Path:
@@ -50,3 +70,17 @@ def is_file(path: Path) -> bool:
         return path.is_file()
     except (OSError, ValueError):
         return False
+
+
+@contextmanager
+def discreet(file: Path, base: Path) -> Iterator[None]:
+    """Of a file outside ``base`` (the scenario file's folder) no line is quoted: its scenario may be a stranger's, and
+    the file anybody's. InputError then names the line alone."""
+    try:
+        yield
+    except InputError as error:
+        place = re.match(re.escape(f"{file}:") + r"\d+: ", str(error))
+        if place is None or inside(file, base):
+            raise
+        text = f"{place[0]}not as its format has it (not quoted: it lies outside the scenario's folder)"
+        raise InputError(text) from None

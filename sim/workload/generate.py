@@ -95,11 +95,15 @@ class Workload(Strict):
         if multi and self.units * multi.turns**2 > MAX_TURN_SEGMENTS:
             raise ValueError(f"found count * turns**2 above {MAX_TURN_SEGMENTS}, allowed less")
 
+    @property
+    def paths(self) -> list[str]:
+        """The files that it names."""
+        named = [self.trace.path] if self.trace is not None else []
+        return named + [lengths.path for lengths in (self.prompt, self.output) if isinstance(lengths, Empirical)]
+
     def files(self, base: Path) -> Iterator[Path]:
         """The files that it reads, as far as they are there."""
-        named = [self.trace.path] if self.trace is not None else []
-        named += [lengths.path for lengths in (self.prompt, self.output) if isinstance(lengths, Empirical)]
-        for path in named:
+        for path in self.paths:
             with suppress(InputError):
                 yield resolve(path, base, "")
 

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from sim.errors import InputError
 from sim.inputs import csv_rows, cut, open_lines
 from sim.schema import MAX_STEP_TOKENS, Length, Strict
-from sim.workload.files import resolve
+from sim.workload.files import discreet, resolve
 from sim.workload.streams import lognormal, uniforms
 
 MAX_ROWS = 10_000_000
@@ -83,7 +83,9 @@ def draw(lengths: Lengths, count: int, rng: np.random.Generator, base: Path, whe
         case Lognormal(mean=mean, sigma=sigma, low=low, high=high):
             return [min(high, max(low, round(lognormal(u, mean, sigma)))) for u in uniforms(rng, count)]
         case Empirical(path=path, column=column):
-            values = _column(resolve(path, base, where), column)
+            file = resolve(path, base, where)
+            with discreet(file, base):
+                values = _column(file, column)
             return [values[int(u * len(values))] for u in uniforms(rng, count)]
 
 

@@ -19,7 +19,7 @@ from sim.inputs import csv_rows, cut, open_lines, shown
 from sim.schema import MAX_REQUESTS, MAX_STEP_TOKENS, MAX_TIME, Count, Strict
 from sim.tokens import Segments
 from sim.workload import Arrival
-from sim.workload.files import resolve
+from sim.workload.files import discreet, resolve
 from sim.workload.prefixes import TRACE_SEEDS, own
 
 
@@ -69,7 +69,7 @@ def read(trace: Trace, base: Path, where: str) -> list[Arrival]:
     """
     file = resolve(trace.path, base, where)
     start_us = round(trace.start * 1e6)
-    with open_lines(file) as lines:
+    with discreet(file, base), open_lines(file) as lines:
         arrivals = _arrivals(trace, file, where, start_us, _READERS[trace.format](file, lines))
     if not arrivals:
         after = f" after the first {trace.start:g} seconds" if trace.start else ""

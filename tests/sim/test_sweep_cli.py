@@ -155,7 +155,7 @@ def test_a_failed_run_is_told_and_the_exit_code_is_1(tmp_path: Path, monkeypatch
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     variants = {"old": {}, "odd": {"rules": {"split": "failing_rule:Raise"}}}
-    result = invoke(tmp_path, base=small_sweep.base(variants=variants))
+    result = invoke(tmp_path, "--allow-code", base=small_sweep.base(variants=variants))
     sys.modules.pop("failing_rule", None)
     assert result.exit_code == 1
     assert "every run failed" in result.stdout

@@ -138,20 +138,26 @@ def test_a_plug_in_sees_the_chunk_of_the_design(plug: Plug, seen: int, same: boo
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("raise KeyError('oops')", "raised KeyError: 'oops' (request a"),
+        ("raise KeyError('oops')", "raised KeyError: 'oops' at {file}:3 (request a"),
         ("return chunk.offered + 1", "gave 41 tokens to request a, which was offered 40 at 0"),
         ("return -1", "gave -1 tokens to request a"),
-        ("return True", "gave True, allowed is a number of tokens, or a Cut (request a"),
+        ("return True", "gave True, allowed is a number of tokens, or a Cut at {file}:2 (request a"),
         ("return 1.0", "gave 1.0, allowed is a number of tokens"),
         ("return None", "gave None, allowed is a number of tokens"),
         ("return '3'", "gave '3', allowed is a number of tokens"),
         ("from sim.engine.split import Cut; return Cut(41, 'mine')", "gave 41 tokens to request a"),
-        ("from sim.engine.split import Cut; return Cut('1', 'mine')", "gave '1' tokens to request a"),
+        (
+            "from sim.engine.split import Cut; return Cut('1', 'mine')",
+            "gave Cut(tokens='1', stop='mine'), allowed is a number",
+        ),
     ],
 )
-def test_a_policy_that_breaks_its_contract_is_named_with_what_it_did(plug: Plug, body: str, said: str) -> None:
+def test_a_policy_that_breaks_its_contract_is_named_with_what_it_did(
+    plug: Plug, tmp_path: Path, body: str, said: str
+) -> None:
     with pytest.raises(PolicyError) as caught:
         run(plug(policy(body)))
+    said = said.format(file=tmp_path / f"{MODULE}.py")
     assert str(caught.value).startswith(f"rule split={MODULE}:Policy {said}")
     assert caught.value.exit_code == 2
 

@@ -79,7 +79,7 @@ def command(folder: Path, sweep: dict[str, Any], *more: str) -> list[str]:
     file = folder / "sweep.yaml"
     file.write_text(yaml.safe_dump(sweep, sort_keys=False))
     main = "from sim.cli import main; main(prog_name='stateat')"
-    return [sys.executable, "-P", "-c", main, "sweep", str(file), *more]
+    return [sys.executable, "-P", "-c", main, "sweep", str(file), "--allow-code", *more]
 
 
 def run(folder: Path, line: list[str], **how: Any) -> subprocess.CompletedProcess[str]:
@@ -145,7 +145,7 @@ def test_what_is_swept_keeps_its_type() -> None:
 
 
 def test_a_run_that_fails_is_a_row_with_its_error(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    table = sim.sweep(with_rule("Raise"))
+    table = sim.sweep(with_rule("Raise"), allow_code=True)
     odd = table[table["variant"] == "odd"]
     assert odd["error"].str.contains("no such luck").all() and odd["poisoned"].isna().all()
     well = table[table["variant"] == "old"]

@@ -1,0 +1,93 @@
+"""Text from outside, so that a terminal shows it and does not obey it.
+
+Keys, names, paths, exceptions' and workers' words may hold control characters (C0, C1, DEL), characters that turn the
+direction of writing, or line separators. Whatever is not printable is shown as its code: ``\\x1b``, ``\\u202e``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, redirect_stderr
+from typing import Any
+
+
+def one_line(text: str) -> str:
+    """The text without line breaks and control characters (these as ``\\x1b``), so that it stays one line."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else " " if c.isspace() else _escaped(c) for c in text)
+
+
+def printable(text: str) -> str:
+    """The same for text of several lines, which stay lines."""
+    return text if text.isprintable() else "\n".join(map(one_line, text.split("\n")))
+
+
+def shortened(text: str, most: int = 160) -> str:
+    """One line of so many characters at most."""
+    text = one_line(text[: most + 1])
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+class PrintableStream:
+    """A stream that writes what is printable; closing it leaves the stream below open.
+
+    ``rich_proxied_file`` is what rich writes to instead: it makes the colours itself.
+    """
+
+    def __init__(self, below: Any) -> None:
+        self.rich_proxied_file = below
+
+    def write(self, text: str) -> int:
+        if not isinstance(text, str):
+            # Click asks a stream so whether it takes bytes.
+            raise TypeError(f"found {type(text).__name__}, allowed text")
+        self.rich_proxied_file.write(printable(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def close(self) -> None:
+        self.flush()
+
+    def flush(self) -> None:
+        self.rich_proxied_file.flush()
+
+    @property
+    def encoding(self) -> str:
+        return str(self.rich_proxied_file.encoding)
+
+    @property
+    def errors(self) -> str | None:
+        found: str | None = self.rich_proxied_file.errors
+        return found
+
+    @property
+    def closed(self) -> bool:
+        return bool(self.rich_proxied_file.closed)
+
+    def isatty(self) -> bool:
+        return bool(self.rich_proxied_file.isatty())
+
+    def fileno(self) -> int:
+        return int(self.rich_proxied_file.fileno())
+
+    def writable(self) -> bool:
+        return True
+
+
+@contextmanager
+def readable_stderr() -> Iterator[None]:
+    """As long as this lasts, whatever is written to standard error is printable."""
+    if sys.stderr is None:
+        yield
+        return
+    with redirect_stderr(PrintableStream(sys.stderr)):
+        yield
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")

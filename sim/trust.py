@@ -1,0 +1,43 @@
+"""What the scenario file of a stranger may make the program do (docs/security.md).
+
+A file is data. Where it names code (``module:Class``), whoever runs it must have said that it may; where it names a
+file outside its own folder, that is shown before the file is read.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from sim.engine.rules import is_code
+from sim.printable import one_line, shortened
+from sim.scenario_yaml import Node, Problem
+from sim.workload.files import outside
+
+CONSENT = "allowed with --allow-code (from Python: allow_code=True), which lets the file run any code"
+
+
+def code(node: Node) -> Iterator[Problem]:
+    """Each place below a node where a rule is given as code to be imported."""
+    children: Iterable[Node] = node.value if isinstance(node.value, list) else ()
+    if isinstance(node.value, dict):
+        children = node.value.values()
+        for name, rule in _entries(node.get("rules")):
+            if isinstance(rule.value, str) and is_code(name, rule.value):
+                text = f"found {shortened(rule.value)!r}, code that the file names, {CONSENT}"
+                yield Problem(rule.line, rule.path, text)
+    for child in children:
+        yield from code(child)
+
+
+def _entries(rules: Node | None) -> Iterable[tuple[str, Node]]:
+    return rules.value.items() if rules is not None and isinstance(rules.value, dict) else ()
+
+
+def show(file: Path, paths: Iterable[str], folder: Path) -> None:
+    """Say on standard error which files a file reads outside its folder; once each."""
+    for path in outside(paths, folder):
+        with suppress(OSError, ValueError):
+            print(one_line(f"note: {file} reads {path}, outside its folder"), file=sys.stderr, flush=True)

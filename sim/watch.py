@@ -1,0 +1,176 @@
+"""A run of a user's code has a parent that watches it: an end without a result is no success.
+
+Code can end its process at once (``os._exit(0)``, ``exec``), or keep it alive with a thread. So the command runs in a
+child, which tells its exit code last; a child that goes without has failed, and one that stays is ended.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import NoReturn
+
+from sim.errors import Stopped, exit_code
+from sim.printable import one_line
+
+STAY_S = 0.8
+"""How long a child may take to end once all is written."""
+REACT_S = 0.5
+"""How long it has to hear a signal by itself (a terminal, or ``timeout``, sends it to both) before it is passed on."""
+LOOK_S = 0.02
+_NAMED = 1024
+"""Bytes of the name of the rule that was called last."""
+_CODE = re.compile(r"(--rule=)?\w+=[\w.]+:\w+")
+
+
+def runs_code(arguments: Sequence[str]) -> bool:
+    """Whether a command may run code of a user: that of its files, or a rule of the command line."""
+    allowed = "--allow-code" in arguments or bool(os.environ.get("STATEAT_ALLOW_CODE"))
+    return allowed or any(map(_CODE.fullmatch, arguments))
+
+
+@contextmanager
+def watched(arguments: Sequence[str]) -> Iterator[None]:
+    """Runs what follows in a child, if it may run a user's code and is a process of its own."""
+    # In a program that caught the streams, or without fork, the code is guarded alone.
+    if not (hasattr(os, "fork") and sys.stdout is sys.__stdout__ and runs_code(arguments)):
+        yield
+        return
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            with suppress(OSError, ValueError):
+                stream.flush()
+    page = mmap.mmap(-1, _NAMED)
+    heard, mark = os.pipe()
+    alive, held = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(mark)
+        os.close(alive)
+        _watch(child, heard, page)
+    os.close(heard)
+    os.close(held)
+    threading.Thread(target=_end_with_parent, args=(alive,), daemon=True).start()
+    _name_rules(page)
+    _keep_streams()
+    own = os.getpid()
+    try:
+        yield
+    except SystemExit as end:
+        # A process that the code forked has no result to tell.
+        if os.getpid() == own:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+            os.write(mark, bytes([code & 0xFF]))
+        raise
+    except Exception as error:
+        rule = _called(page)
+        if not rule:
+            raise
+        _say(f"{type(error).__name__}: {error}: the program does not work any more, after {rule} ran in it")
+        if os.getpid() == own:
+            os.write(mark, b"\2")
+        sys.exit(2)
+
+
+def _name_rules(page: mmap.mmap) -> None:
+    from sim.engine import plugins
+
+    def enter(what: str) -> None:
+        page[:] = what.encode(errors="replace")[:_NAMED].ljust(_NAMED, b"\0")
+
+    plugins.entered.append(enter)
+
+
+def _keep_streams() -> None:
+    """The streams get numbers of their own, so that closing 1 or 2 takes nothing away; what code writes to 1, or a
+    program that it starts, goes to standard error: the other one is for results."""
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        below = getattr(sys, name)
+        with suppress(OSError, AttributeError, ValueError):
+            stream = open(  # noqa: SIM115 - as long as the process
+                os.dup(number), "w", encoding=below.encoding, errors=below.errors, buffering=1
+            )
+            vars(sys)[name] = vars(sys)[f"__{name}__"] = stream
+    with suppress(OSError):
+        os.dup2(2, 1)
+
+
+def _end_with_parent(alive: int) -> None:
+    os.read(alive, 1)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(STAY_S)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _watch(child: int, heard: int, page: mmap.mmap) -> NoReturn:
+    """The parent: ends as its child did, or says that it went without a result."""
+    asked = 0
+    while True:
+        try:
+            mark, status = _result(child, heard)
+            break
+        except KeyboardInterrupt as interrupt:
+            asked += 1
+            number = interrupt.number if isinstance(interrupt, Stopped) else signal.SIGINT
+            if asked > 1:
+                _kill(child)
+                os._exit(exit_code(interrupt))
+            if not select.select([heard], [], [], REACT_S)[0]:
+                with suppress(ProcessLookupError):
+                    os.kill(child, number)
+    if mark:
+        _end(child, status)
+        os._exit(mark[0])
+    how = f"exit code {os.waitstatus_to_exitcode(status)}" if status is not None else "no exit code"
+    rule = _called(page)
+    _say(f"the process ended with {how} before there was a result{f'; last it was in {rule}' if rule else ''}")
+    os._exit(2)
+
+
+def _called(page: mmap.mmap) -> str:
+    """The rule that was called last."""
+    return page[:].rstrip(b"\0").decode(errors="replace")
+
+
+def _say(text: str) -> None:
+    with suppress(OSError):
+        os.write(2, f"stateat: {one_line(text)}\n".encode(errors="backslashreplace"))
+
+
+def _result(child: int, heard: int) -> tuple[bytes, int | None]:
+    """The child's mark (nothing: it has none), and its status where it has ended."""
+    while True:
+        if select.select([heard], [], [], LOOK_S)[0]:
+            mark = os.read(heard, 1)
+            if mark:
+                return mark, None
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            # It may have told its result between the two.
+            return (os.read(heard, 1) if select.select([heard], [], [], 0)[0] else b""), status
+
+
+def _end(child: int, status: int | None) -> None:
+    """Wait for a child whose result is written; a thread that it left does not keep it."""
+    until = time.monotonic() + STAY_S
+    while status is None and time.monotonic() < until:
+        if os.waitpid(child, os.WNOHANG)[0]:
+            return
+        time.sleep(LOOK_S / 4)
+    if status is None:
+        _kill(child)
+
+
+def _kill(child: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(child, signal.SIGKILL)
+    with suppress(ChildProcessError):
+        os.waitpid(child, 0)
