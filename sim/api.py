@@ -34,14 +34,19 @@ def replay(
     seed: int | None = None,
     state: str | None = None,
     engine: str | Sequence[str] = "reference",
+    baseline: str | None = None,
     record: bool = True,
 ) -> Result:
     """Runs a scenario, all variants or those named, and compares it with what the file expects.
 
     ``rules`` take precedence over the file's; a value is a name, ``module:Name``, or a class or function itself.
     ``state`` is the oracle's state family. With another ``seed`` than the file's nothing is expected. ``engine``:
-    ``reference``, ``vllm``, ``vllm:RELEASE`` or ``vllm:FOLDER``, one or several. ``record=False`` saves the memory of
-    the frames ``requests``, ``steps``, ``claims`` and ``chunks``.
+    ``reference``, ``vllm``, ``vllm:RELEASE`` or ``vllm:FOLDER``, one or several. With a ``baseline``, another engine,
+    only what is new against it fails. ``record=False`` saves the memory of the frames ``requests``, ``steps``,
+    ``claims`` and ``chunks``.
+
+    Whether all came out well is ``result.ok``. A variant that could not be run (an engine that crashes, a rule that
+    raises) is in ``result.not_run``, and the others have their outcomes; where none has, the error is raised.
 
     Raises :class:`sim.errors.StateatError`: its message names the file, line and key.
     """
@@ -56,13 +61,14 @@ def replay(
     if seed is not None:
         scenario = scenario.reseeded(seed)
     columns: dict[tuple[str, str], Columns] = {}
-    with Fleet(_several(engine)) as fleet:
+    with Fleet(_several(engine), baseline=baseline or "") as fleet:
 
         def one(run: Run) -> Outcome:
-            observers = [Columns()] if record else []
-            for heard in observers:
+            heard = Columns() if record else None
+            outcome = simulate(run, [heard] if heard else [], make=fleet.maker(run))
+            if heard is not None:
                 columns[run.variant, run.case] = heard
-            return simulate(run, observers, make=fleet.maker(run))
+            return outcome
 
         result = run_all(
             scenario,
@@ -71,7 +77,10 @@ def replay(
             truth={} if state is None else {"state": state},
             run_one=one,
             spread=fleet.spread,
+            below=fleet.below if baseline else None,
+            baseline=fleet.baseline,
         )
+    result.raise_if_nothing_ran()
     return replace(result, columns=columns)
 
 

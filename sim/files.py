@@ -17,6 +17,11 @@ def real(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
+def absolute(path: Path) -> Path:
+    """A path from the root, links as they are."""
+    return Path(os.path.abspath(path))
+
+
 def check_writable(path: Path, what: str) -> None:
     """Raise InputError, naming the option, when a file could not be written here."""
     if str(path) == "-":

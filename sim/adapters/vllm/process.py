@@ -77,8 +77,16 @@ class Child:
         if "unsupported" in answer:
             raise RefusedError(f"{self.name} cannot run this: {answer['unsupported']}")
         if "error" in answer:
-            raise EngineError(f"{self.name} failed in '{request['do']}': {answer['error']}{self._last_lines()}")
+            lines = self._last_lines()
+            # Whatever it stopped in the middle of must not be there for another run.
+            self.close()
+            raise EngineError(f"{self.name} failed in '{request['do']}': {answer['error']}{lines}")
         return answer
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has ended; it does when it crashes, hangs or fails."""
+        return not self._finalizer.alive
 
     def close(self) -> None:
         """End the child; more than once is fine."""
