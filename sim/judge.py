@@ -118,9 +118,9 @@ def _known(ran: Sequence[Ran], bases: Sequence[Ran]) -> list[NotRun]:
     """Runs without an outcome; those that end in the baseline's own error are no news."""
     errors = {(each.asked.variant, each.asked.case): _content(each) for each in bases if each.not_run is not None}
     return [
-        replace(not_run, known=errors.get((each.asked.variant, each.asked.case)) == _content(each))
+        replace(n, known=not n.skipped and errors.get((each.asked.variant, each.asked.case)) == _content(each))
         for each in ran
-        if (not_run := each.not_run) is not None
+        if (n := each.not_run) is not None
     ]
 
 

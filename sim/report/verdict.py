@@ -180,16 +180,17 @@ def print_verdict(result: Result, console: Console) -> None:
 
 
 def _print_not_run(result: Result, console: Console) -> None:
-    """What did not run, and why; a case of a variant that could not be run, as itself."""
+    """What did not run, and why: a line for each reason, with what the engine wrote beneath it."""
+    reasons: dict[tuple[str, bool, str], list[str]] = {}
     for each in result.not_run:
-        style = "" if each.skipped else "red"
-        where = one_line(case_name(each.variant, each.case))
-        known = "also in the baseline: " if each.known else ""
-        first, *rest = each.why.splitlines() or [""]
-        say(
-            console,
-            Text(f"{'skipped' if each.skipped else 'could not be run'}  {where}: {known}{one_line(first)}", style),
-        )
+        reasons.setdefault((each.kind, each.known, each.why), []).append(one_line(case_name(each.variant, each.case)))
+    for (kind, is_known, why), names in reasons.items():
+        style = "" if kind == "skipped" else "red"
+        where = few(names, NAMED)
+        known = "also in the baseline: " if is_known else ""
+        first, *rest = why.splitlines() or [""]
+        what = "skipped" if kind == "skipped" else "could not be run"
+        say(console, Text(f"{what}  {where}: {known}{one_line(first)}", style))
         for line in rest:
             say(console, Text(f"    {one_line(line)}", style="dim"))
 

@@ -1,7 +1,8 @@
 """Stands in for ``vllm_worker.py``: one request at a time, whole in one chunk, without any vLLM.
 
 Arguments choose a way to misbehave at the first step: ``crash``, ``kill``, ``hang``, ``garbage``, ``raise``,
-``unsupported`` (at init) or ``slow-start`` (never says hello). With ``orphan`` it writes its process id into the file
+``unsupported`` (at init) or ``slow-start`` (never says hello); ``poison`` claims a slot that nobody wrote,
+``no-start`` ends before it says hello, ``crash-once FILE`` crashes unless the file is there, and makes it. With ``orphan`` it writes its process id into the file
 named next, and waits.
 """
 
@@ -57,6 +58,8 @@ class Fake:
                 ["admit", request["id"], 0, 0, False, [], 0, []],
             ]
             rows.append([request["id"], 0, 16, [], [[1], [2, 3]], None, "split", 0])
+            if self.how == "poison":
+                log.insert(-1, ["claim", 1, 3, request["id"], 0, 16, "cd" * 36])
         for row in rows:
             next(r for r in self.running if r["id"] == row[0])["computed"] = row[2]
         return {"aborted": [], "log": log, "rows": rows, "given": [[1], []], "copies": []}
@@ -72,6 +75,9 @@ class Fake:
         return {"log": log, "finished": [r["id"] for r in done], "free": 7}
 
     def _misbehave(self) -> None:
+        if self.how == "crash-once" and not Path(sys.argv[2]).exists():
+            Path(sys.argv[2]).touch()
+            os._exit(7)
         if self.how == "crash":
             print("the sky fell", file=sys.stderr)
             os._exit(7)
@@ -91,6 +97,8 @@ def main() -> None:
     how = sys.argv[1] if len(sys.argv) > 1 else ""
     if how == "slow-start":
         time.sleep(60)
+    if how == "no-start":
+        sys.exit("ModuleNotFoundError: nothing_of_this_name")
     if how == "orphan":
         # The real worker's watchdog.
         watch = runpy.run_path(str(WORKER))["watch"]

@@ -46,9 +46,9 @@ class Asked:
     def source(self, cache: Path) -> install.Source:
         """What starts it. Raises InputError for what is not installed, EngineError for a folder without a scheduler."""
         if self.folder is not None:
-            return install.of_checkout(self.folder, cache=cache, name=self.label)
+            return install.of_checkout(self.folder, cache=cache)
         if self.python is not None:
-            return install.of_python(self.python, name=self.label)
+            return install.of_python(self.python)
         return install.of_release(self.release, cache=cache)
 
     @property

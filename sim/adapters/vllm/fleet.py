@@ -87,7 +87,7 @@ class Fleet:
 
     def below(self, run: Run) -> Run:
         """A run on the baseline."""
-        return self._on(run, self._baseline, quiet=True)
+        return self._on(run, self._baseline)
 
     @property
     def baseline(self) -> str:
@@ -172,7 +172,7 @@ class Fleet:
             self._say(f"{each.label} does not say which release it comes from; taken for near to {preset}")
         return preset
 
-    def _on(self, run: Run, spec: str, quiet: bool = False) -> Run:
+    def _on(self, run: Run, spec: str) -> Run:
         each = self._resolve(spec, run.options.preset)
         if each is None:
             return run
@@ -183,7 +183,8 @@ class Fleet:
         if not compared:
             # With rules of its own it is not what any release does: nothing is asked of it, not even that it ends.
             expect = None
-            if not quiet:
+            # Beside a baseline, which ignores them too, it is.
+            if not self._baseline:
                 rules = ", ".join(f"{rule}={value}" for rule, value in run.options.rules.items())
                 what = f"{each.label} runs its own rules, not {rules}; what is expected of them is not compared"
                 self._say(f"{run.variant}: {what}")

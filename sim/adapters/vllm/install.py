@@ -123,7 +123,7 @@ def of_release(release: str, *, cache: Path = CACHE) -> Source:
     return Source(f"vLLM {release}", (_python(cache.expanduser()), str(WORKER), "--stub"), found.folder)
 
 
-def of_checkout(folder: Path, *, cache: Path = CACHE, name: str = "") -> Source:
+def of_checkout(folder: Path, *, cache: Path = CACHE) -> Source:
     """A source tree of vLLM, built or not; needs the base environment, and raises InputError without it.
 
     Raises EngineError for a folder in which there is no scheduler, as in a commit from before there was one.
@@ -137,15 +137,15 @@ def of_checkout(folder: Path, *, cache: Path = CACHE, name: str = "") -> Source:
     if not (folder / SCHEDULER).is_file():
         raise EngineError(f"{folder}: found no {SCHEDULER.as_posix()} in it, allowed is a checkout of vLLM")
     command = (_python(cache.expanduser()), str(WORKER), "--stub")
-    return Source(name or f"vLLM at {folder}", command, real(folder), edited=True)
+    return Source(f"vLLM at {folder}", command, real(folder), edited=True)
 
 
-def of_python(python: Path, *, name: str = "") -> Source:
+def of_python(python: Path) -> Source:
     """A Python that has vLLM. Raises InputError when there is no such program."""
     found = shutil.which(str(python.expanduser()))
     if found is None:
         raise InputError(f"--vllm-python {python}: found no program there, allowed is a Python that has vLLM")
-    return Source(name or f"vLLM of {python}", (found, str(WORKER)))
+    return Source(f"vLLM of {python}", (found, str(WORKER)))
 
 
 def megabytes(size: int) -> str:

@@ -75,8 +75,8 @@ def test_a_failure_of_an_unknown_variant_is_not_lost(told: SimpleNamespace) -> N
 
 @given(st.text(), st.text(min_size=1), st.text())
 def test_any_names_give_valid_xml(scenario: str, variant: str, found: str) -> None:
-    result = Result(scenario, "", "", "f", "us", {variant: Outcome(variant, "", (), {})}, expected=True)
-    result = replace(result, failures=(Failure(variant, "", variant, 0, found),))
+    result = Result(scenario, "", "", "f", "us", {variant: Outcome(variant, "", (), {})}, has_expectations=True)
+    result = replace(result, failed_expectations=(Failure(variant, "", variant, 0, found),))
     root = ET.fromstring(to_junit([result]).encode())
     assert root.get("failures") == "1"
     assert len(root[0]) == 1
@@ -91,6 +91,6 @@ def test_whatever_makes_a_check_fail_fails_a_case(told: SimpleNamespace) -> None
     """Poison, a state that is no number, a run that never ends."""
     for severity, more in (("poison", {}), ("numerics", {}), ("liveness", {"livelock": True})):
         result = told.result(x=told.clean("x", findings=(told.finding(severity=severity),), **more), expected=False)
-        assert result.unexpected == ["x"]
+        assert result.wrong_where_silent == ["x"]
         (case,) = ET.fromstring(to_junit([result]))[0]
         assert case[0].get("message") == f"1 {severity} finding"
