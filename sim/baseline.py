@@ -14,7 +14,9 @@ from sim.events import GRAVE, Finding
 from sim.expect import WRONG, compare
 from sim.result import Failure, Outcome
 
-COUNTED = ("poisoned", "poisoned_roots", "violated", "not_finite", *WRONG)
+TOLD = ("poisoned", "poisoned_roots", "findings", "livelock")
+"""Expectations of what the findings tell by themselves."""
+COUNTED = ("violated", "not_finite", *WRONG)
 """Numbers of what is wrong: the fewer the better."""
 CONTENT = ("invariant", "severity", "request", "group", "column", "claimed", "held", "verdict")
 NOTHING = Outcome("", "", (), {})
@@ -46,10 +48,9 @@ def against(
             into = known if _case(base, case).livelock else new
             into.append(Failure(outcome.variant, case, "livelock", False, True))
     there = {(f.case, f.key): f for f in compare(expect, base, measured, absent)} if base is not NOTHING else {}
-    told = {(failure.case, failure.key) for failure in [*new, *known]}
     for failure in compare(expect, outcome, measured, absent):
         twin = there.get((failure.case, failure.key))
-        if (failure.case, failure.key) in told:
+        if failure.key in TOLD:
             continue
         if twin is not None and twin.found == failure.found:
             known.append(failure)
@@ -68,9 +69,7 @@ def _no_worse(failure: Failure, base: Outcome, fresh: Collection[str]) -> bool:
     name = failure.key.removeprefix("invariants.")
     if name != failure.key:
         return bool(failure.found <= Counter(finding.invariant for finding in run.findings)[name])
-    if failure.key in COUNTED:
-        return bool(failure.found <= getattr(run, failure.key))
-    return failure.key == "findings" or (failure.key == "livelock" and not failure.found)
+    return failure.key in COUNTED and bool(failure.found <= getattr(run, failure.key))
 
 
 def _sorted(outcome: Outcome, base: Outcome) -> Iterator[tuple[str, list[Finding], list[Finding]]]:

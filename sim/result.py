@@ -273,7 +273,7 @@ class Result:
     def __repr__(self) -> str:
         from sim.report.verdict import verdict
 
-        shown = few([f"{brief(v)} {o.poisoned:,} poisoned" for v, o in self.variants.items()], SHOWN_VARIANTS)
+        shown = few([f"{brief(v, 40)} {o.poisoned:,} poisoned" for v, o in self.variants.items()], SHOWN_VARIANTS)
         return f"<Result {brief(self.scenario)}: {brief(verdict(self))} ({shown})>"
 
     def __str__(self) -> str:

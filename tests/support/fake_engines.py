@@ -46,9 +46,15 @@ def behave(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         started.append(name)
         return install.Source(name, (sys.executable, str(FAKE), *how.split()))
 
-    monkeypatch.setattr(
-        install, "of_checkout", lambda folder, cache: fake(folder.name, (folder / install.SCHEDULER).read_text())
-    )
+    checked = install.of_checkout
+
+    def of_checkout(folder: Path, *, cache: Path) -> install.Source:
+        checked(folder, cache=cache)
+        return fake(folder.name, (folder / install.SCHEDULER).read_text())
+
+    there = install.Installed("base", "base", 0, Path())
+    monkeypatch.setattr(install, "_look", lambda cache, name: there)
+    monkeypatch.setattr(install, "of_checkout", of_checkout)
     monkeypatch.setattr(install, "of_release", lambda release, cache: fake(release, ""))
     monkeypatch.setattr(install, "of_python", lambda python: fake(python.name, ""))
     return started

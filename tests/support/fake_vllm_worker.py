@@ -1,9 +1,9 @@
 """Stands in for ``vllm_worker.py``: one request at a time, whole in one chunk, without any vLLM.
 
 Arguments choose a way to misbehave at the first step: ``crash``, ``kill``, ``hang``, ``garbage``, ``raise``,
-``unsupported`` (at init) or ``slow-start`` (never says hello); ``poison`` claims a slot that nobody wrote,
-``no-start`` ends before it says hello, ``crash-once FILE`` crashes unless the file is there, and makes it. With ``orphan`` it writes its process id into the file
-named next, and waits.
+``unsupported`` (at init), ``poison`` (claims a slot that nobody wrote), ``crash-once FILE`` (unless the file is there,
+which it makes), ``slow-start`` (never says hello) or ``no-start`` (ends before). With ``orphan`` it writes its process
+id into the file named next, and waits.
 """
 
 import json

@@ -105,7 +105,9 @@ def test_what_names_no_engine_is_refused() -> None:
     for spec in ("foo", "vllm:", "vllm-0.27.0"):
         with pytest.raises(InputError, match=f"--engine {spec}: allowed are reference, vllm, vllm:RELEASE"):
             asked(spec)
-    with pytest.raises(InputError, match=r"found release 'edited', allowed is one such as 0.27.0, or a folder: vllm:\./"):
+    with pytest.raises(
+        InputError, match=r"found release 'edited', allowed is one such as 0.27.0, or a folder: vllm:\./"
+    ):
         asked("vllm:edited")
 
 

@@ -149,13 +149,13 @@ def test_a_release_beside_the_word_for_it_is_refused_where_it_is_the_same(starte
     with Fleet(["vllm", "vllm:0.27.0"]) as fleet:
         old, fixed = runs()
         assert [on.engine for on in fleet.spread(old)] == ["vllm:0.26.0", "vllm:0.27.0"]
-        with pytest.raises(InputError, match="of variant fixed gate it is vllm:0.27.0, which is named too"):
+        with pytest.raises(InputError, match=r"of variant fixed gate it is vllm:0\.27\.0, which is named too"):
             fleet.spread(fixed)
 
 
 def test_a_variant_that_is_called_like_another_on_its_engine_is_refused(started: list[str]) -> None:
     file = {**SCENARIO, "variants": {"v": {}, "v@vllm:0.27.0": {}}}
-    with pytest.raises(InputError, match="two runs would be called v@vllm:0.27.0"):
+    with pytest.raises(InputError, match=r"two runs would be called v@vllm:0\.27\.0"):
         sim.replay(file, engine=["reference", "vllm:0.27.0"])
 
 

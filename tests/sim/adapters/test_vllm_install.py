@@ -148,7 +148,7 @@ def test_a_damaged_wheel_is_named(tmp_path: Path) -> None:
 
 
 def test_a_checkout_and_a_python_are_checked(pip: Pip, tmp_path: Path) -> None:
-    with pytest.raises(EngineError, match="found no vllm/v1/core/sched/scheduler.py in it, allowed is a checkout"):
+    with pytest.raises(EngineError, match=r"found no vllm/v1/core/sched/scheduler\.py in it, allowed is a checkout"):
         of_checkout(tmp_path)
     with pytest.raises(InputError, match="found no such folder"):
         of_checkout(tmp_path / "none")
