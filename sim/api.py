@@ -34,6 +34,7 @@ def replay(
     seed: int | None = None,
     state: str | None = None,
     engine: str | Sequence[str] = "reference",
+    baseline: str | None = None,
     record: bool = True,
     allow_code: bool = False,
 ) -> Result:
@@ -41,9 +42,13 @@ def replay(
 
     ``rules`` take precedence over the file's; a value is a name, ``module:Name``, or a class or function itself.
     ``state`` is the oracle's state family. With another ``seed`` than the file's nothing is expected. ``engine``:
-    ``reference``, ``vllm``, ``vllm:RELEASE`` or ``vllm:FOLDER``, one or several. ``record=False`` saves the memory of
-    the frames ``requests``, ``steps``, ``claims`` and ``chunks``. ``allow_code``: the source may name rules as
-    ``module:Class``, which are imported; what ``rules`` names is your own word and needs nothing.
+    ``reference``, ``vllm``, ``vllm:RELEASE`` or ``vllm:FOLDER``, one or several. With a ``baseline``, another engine,
+    only what is new against it fails. ``record=False`` saves the memory of the frames ``requests``, ``steps``,
+    ``claims`` and ``chunks``. ``allow_code``: the source may name rules as ``module:Class``, which are imported; what
+    ``rules`` names is your own word and needs nothing.
+
+    Whether all came out well is ``result.ok``. A variant that could not be run (an engine that crashes, a rule that
+    raises) is in ``result.not_run``, and the others have their outcomes; where none has, the error is raised.
 
     Raises :class:`sim.errors.StateatError`: its message names the file, line and key.
     """
@@ -58,13 +63,14 @@ def replay(
     if seed is not None:
         scenario = scenario.reseeded(seed)
     columns: dict[tuple[str, str], Columns] = {}
-    with Fleet(_several(engine)) as fleet:
+    with Fleet(_several(engine), baseline=baseline or "") as fleet:
 
         def one(run: Run) -> Outcome:
-            observers = [Columns()] if record else []
-            for heard in observers:
+            heard = Columns() if record else None
+            outcome = simulate(run, [heard] if heard else [], make=fleet.maker(run))
+            if heard is not None:
                 columns[run.variant, run.case] = heard
-            return simulate(run, observers, make=fleet.maker(run))
+            return outcome
 
         result = run_all(
             scenario,
@@ -73,7 +79,10 @@ def replay(
             truth={} if state is None else {"state": state},
             run_one=one,
             spread=fleet.spread,
+            below=fleet.below if baseline else None,
+            baseline=fleet.baseline,
         )
+    result.raise_if_nothing_ran()
     return replace(result, columns=columns)
 
 

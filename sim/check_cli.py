@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,19 +18,56 @@ from sim.cli_options import (
     code_option,
     console_on,
     engine_options,
-    failed,
+    exit_code,
     fleet_of,
     not_compared,
     truth_options,
     write_json,
 )
-from sim.errors import InputError, MissingError, StateatError
+from sim.errors import EngineError, InputError, MissingError, StateatError
 from sim.files import write_text
 
 if TYPE_CHECKING:
     from sim.adapters.vllm.fleet import Fleet
     from sim.result import Result
     from sim.scenario import Scenario
+
+
+SKIP = 125
+"""By which git bisect is told that a commit cannot be judged."""
+STOP = 128
+"""From which on git bisect gives up: it is nobody's commit that is at fault."""
+
+
+@dataclass(slots=True)
+class _Sum:
+    """What the files of a check came to."""
+
+    heard: list[Result] = field(default_factory=list)
+    written: list[Result] = field(default_factory=list)
+    """Those for the JSON: of scenarios that are to run."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    """By file, why it has no result."""
+    skipped: dict[str, str] = field(default_factory=dict)
+    """By file, what it needs that is not here."""
+
+    @property
+    def exit_code(self) -> int:
+        """The worst of them: 2 could not be run, 1 not as expected, 0."""
+        return max([2 if self.refused else 0, *(exit_code(result, skipping=True) for result in self.heard)])
+
+    def bisect_code(self) -> int:
+        """What git bisect is told: 1 for a commit that is bad, 0 for a good one, 125 for one that cannot be judged."""
+        if any(exit_code(replace(result, not_run=())) for result in self.heard):
+            return 1
+        without = [(each, result.baseline) for result in self.heard for each in result.not_run if not each.skipped]
+        if self.refused or any(
+            not isinstance(each.error, EngineError) or each.engine == baseline for each, baseline in without
+        ):
+            return STOP
+        judged = any(set(result.variants) - set(result.uncompared) for result in self.heard)
+        return SKIP if without or not judged else 0
 
 
 @click.command()
@@ -39,6 +77,19 @@ if TYPE_CHECKING:
 @code_option
 @truth_options
 @engine_options
+@click.option(
+    "--baseline",
+    default="",
+    metavar="ENGINE",
+    help="Fail only on what is new against this engine, by variant, case and finding: what it shows too is told as "
+    "'also in the baseline'. What the file expects of it is expected of --engine.",
+)
+@click.option(
+    "--bisect",
+    is_flag=True,
+    help="Exit for git bisect run: 125 (skip) where the engine cannot start or cannot be judged, 128 (give up) for bad "
+    "usage or input.",
+)
 def check(
     paths: Sequence[Path],
     junit: Path | None,
@@ -47,33 +98,55 @@ def check(
     truth: Mapping[str, str],
     engines: Sequence[str],
     vllm_python: Path | None,
+    baseline: str,
+    bisect: bool,
 ) -> None:
-    """Run every scenario's expectations; exit with 1 when one fails.
+    """Run every scenario's expectations; exit with 1 when one fails, with 2 when something could not be run.
 
     PATHS are files and folders (default: scenarios). A file that starts with a line `# expect: TEXT` must be refused
-    with a message that holds TEXT. Of several files the last line tells how many came to what.
+    with a message that holds TEXT. Of several files the last line tells how many came to what. What a release cannot
+    express is skipped, with the reason.
 
     \b
-    Example:
+    Examples:
       stateat check scenarios/ --junit report.xml
+      stateat check scenarios/ --engine vllm:. --baseline vllm:0.27.0
+      git bisect run stateat check mine.yaml --engine vllm:. --bisect
     """
+    try:
+        total = _check(paths, junit, json_path, allow_code, truth, engines, vllm_python, baseline)
+    except StateatError as error:
+        if not bisect:
+            raise
+        click.echo(f"stateat: {error}", err=True)
+        sys.exit(SKIP if isinstance(error, EngineError) else STOP)
+    sys.exit(total.bisect_code() if bisect else total.exit_code)
+
+
+def _check(
+    paths: Sequence[Path],
+    junit: Path | None,
+    json_path: Path | None,
+    allow_code: bool,
+    truth: Mapping[str, str],
+    engines: Sequence[str],
+    vllm_python: Path | None,
+    baseline: str,
+) -> _Sum:
     from sim.catalog import refusal, scenario_files
     from sim.report.junit import to_junit
     from sim.report.progress import counting
     from sim.report.verdict import print_expectations, print_sum
     from sim.scenario import load
-    from sim.workload.files import NotShared
 
     files = scenario_files(paths or (Path("scenarios"),))
     check_outputs({"--junit": junit, "--json": json_path}, files)
     console = console_on(stderr=str(json_path) == "-")
-    results: list[Result] = []
-    heard: list[Result] = []
-    seconds: dict[str, float] = {}
-    refused: dict[str, str] = {}
+    total = _Sum()
     read: list[Path] = []
-    skipped, exit_code = 0, 0
-    fleet = click.get_current_context().with_resource(fleet_of(engines, vllm_python))
+    if baseline and not engines and vllm_python is None:
+        raise InputError("--baseline: found no --engine, allowed with the engine that is compared with it")
+    fleet = click.get_current_context().with_resource(fleet_of(engines, vllm_python, baseline))
     for file in counting(files, console, "check"):
         started = time.perf_counter()
         try:
@@ -84,36 +157,38 @@ def check(
                 scenario = load(file, allow_code)
                 read += scenario.inputs
                 result = _expected(scenario, truth, fleet)
-        except NotShared as error:
-            click.echo(f"skip {file}: {error}", err=True)
-            skipped += 1
-            continue
         except MissingError as error:
-            if truth:
-                raise
             # What the file itself asks for, and is not here.
             click.echo(f"skip {file}: {error}", err=True)
-            skipped += 1
+            total.skipped[str(file)] = str(error)
             continue
         except StateatError as error:
             click.echo(f"stateat: {error}", err=True)
-            exit_code = error.exit_code
-            refused[str(file)] = str(error)
+            total.refused[str(file)] = str(error)
             continue
-        seconds[str(file)] = time.perf_counter() - started
-        heard.append(result)
+        if truth:
+            # What the command line asks for has to be here.
+            _raise_missing(result)
+        total.seconds[str(file)] = time.perf_counter() - started
+        total.heard.append(result)
         if wanted is None:
-            results.append(result)
-        if failed(result):
-            exit_code = exit_code or 1
-        print_expectations(result, seconds[str(file)], console)
+            total.written.append(result)
+        print_expectations(result, total.seconds[str(file)], console)
     if len(files) > 1:
-        print_sum(heard, len(files), skipped, console)
+        print_sum(total.heard, len(files), len(total.skipped), console)
     check_outputs({"--junit": junit, "--json": json_path}, read)
     if junit is not None:
-        write_text(junit, to_junit(heard, seconds, refused), "--junit")
-    write_json(json_path, results)
-    sys.exit(exit_code)
+        write_text(junit, to_junit(total.heard, total.seconds, total.refused, total.skipped), "--junit")
+    write_json(json_path, total.written)
+    return total
+
+
+def _raise_missing(result: Result) -> None:
+    from sim.workload.files import NotShared
+
+    for each in result.not_run:
+        if isinstance(each.error, MissingError) and not isinstance(each.error, NotShared):
+            raise each.error
 
 
 def _expected(scenario: Scenario, truth: Mapping[str, str], fleet: Fleet) -> Result:
@@ -125,7 +200,14 @@ def _expected(scenario: Scenario, truth: Mapping[str, str], fleet: Fleet) -> Res
     not_compared(scenario, truth)
     for text in dict.fromkeys(text for run in scenario.expanded for text in warnings(run)):
         click.echo(f"warning: {text}", err=True)
-    return run_all(scenario, truth=truth, run_one=lambda run: simulate(run, make=fleet.maker(run)), spread=fleet.spread)
+    return run_all(
+        scenario,
+        truth=truth,
+        run_one=lambda run: simulate(run, make=fleet.maker(run)),
+        spread=fleet.spread,
+        below=fleet.below if fleet.baseline else None,
+        baseline=fleet.baseline,
+    )
 
 
 def _refused(file: Path, wanted: Sequence[str], allow_code: bool) -> Result:

@@ -22,12 +22,12 @@ from sim.cli_options import (
     check_outputs,
     console_on,
     engine_options,
-    failed,
     fleet_of,
     truth_options,
     write_json,
     write_text_or_stdout,
 )
+from sim.cli_options import exit_code as exit_code_of
 from sim.errors import InputError, StateatError, exit_code
 from sim.explain_cli import explain
 from sim.geometry_cli import geometry
@@ -145,7 +145,7 @@ def audit(log: Path, truth: Mapping[str, str], json_path: Path | None, verbose: 
     result = audit_log(log, wanted)
     print_result(result, console_on(stderr=str(json_path) == "-"), verbose)
     write_json(json_path, [result])
-    sys.exit(1 if failed(result) else 0)
+    sys.exit(exit_code_of(result))
 
 
 @main.command()
@@ -169,7 +169,8 @@ def conform(
     when something diverges.
 
     With --engine vllm each is run on its own release instead, live; a live engine that is named meets the recordings
-    of its own release, or those of --release.
+    of its own release, or those of --release. A checkout meets those of the release that it says it comes from, and the
+    table says which engine it is; it exits with 2 where an engine fails.
 
     \b
     Examples:
@@ -191,16 +192,21 @@ def conform(
         if len(fleet.specs) > 1:
             raise InputError("--engine: conform compares one engine with the recordings; name one")
         named = fleet.live and (fleet.specs[0] != "vllm" or vllm_python is not None)
+        engine = "" if not fleet.live else "vllm"
         if named:
-            version, _ = fleet.live_release("")
-            releases = releases or [version]
+            asked, _ = fleet.of("")
+            engine = asked.label
+            if not releases:
+                releases = [fleet.says(asked)]
+                if not releases[0]:
+                    raise InputError(f"--engine {asked.spec}: does not say which release it comes from; name --release")
         recordings = [recording for file in files for recording in read(file, releases)]
         there = {recording.release for recording in recordings}
         if missing := [release for release in releases if release not in there]:
             raise InputError(f"{', '.join(map(str, files[:3]))}: no recording of {', '.join(missing)}")
 
         def make(release: str) -> Make | None:
-            return fleet.live_release(f"vllm-{release}")[1] if fleet.live else None
+            return fleet.of(f"vllm-{release}")[1] if fleet.live else None
 
         if step is not None:
             for recording in recordings:
@@ -215,10 +221,11 @@ def conform(
             for i, recording in enumerate(recordings):
                 progress.count(i, len(recordings), "recording")
                 results.append(compare(recording, make=make(recording.release)))
-    print_conformance(results, console)
+    print_conformance(results, console, engine)
     if json_path is not None:
-        write_text_or_stdout(json_path, json.dumps(to_json(results), indent=2) + "\n")
-    sys.exit(1 if any(result.status == "divergent" for result in results) else 0)
+        write_text_or_stdout(json_path, json.dumps(to_json(results, engine), indent=2) + "\n")
+    statuses = {result.status for result in results}
+    sys.exit(2 if "error" in statuses else 1 if "divergent" in statuses else 0)
 
 
 @main.command()

@@ -47,7 +47,8 @@ ENGINES: tuple[Callable[[Any], Any], ...] = (
         "engines",
         multiple=True,
         metavar="ENGINE",
-        help="reference, vllm (each variant's release), vllm:RELEASE or vllm:FOLDER (a checkout); repeatable.",
+        help="reference, vllm (each variant's release), vllm:RELEASE or vllm:FOLDER (a checkout, called by its folder "
+        "and commit); repeatable, each a column of its own.",
     ),
     click.option("--vllm-python", type=EXISTING, metavar="PATH", help="A Python that has vLLM, as the engine."),
 )
@@ -112,10 +113,10 @@ def not_compared(scenario: Scenario, truth: Mapping[str, str]) -> None:
         click.echo(f"note: {text}", err=True)
 
 
-def fleet_of(engines: Sequence[str], python: Path | None) -> Fleet:
+def fleet_of(engines: Sequence[str], python: Path | None, baseline: str = "") -> Fleet:
     from sim.adapters.vllm.fleet import Fleet
 
-    return Fleet(engines, python, warn=lambda text: click.echo(f"warning: {text}", err=True))
+    return Fleet(engines, python, baseline=baseline, warn=lambda text: click.echo(f"warning: {text}", err=True))
 
 
 def rules_table(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -183,6 +184,11 @@ def write_text_or_stdout(path: Path, text: str) -> None:
         raise InputError(f"standard output: {gone.strerror or gone}")
 
 
-def failed(result: Result) -> bool:
-    """Whether an expectation fails, or a variant that expects nothing is poisoned or never ends."""
-    return bool(result.failures or result.unexpected)
+def exit_code(result: Result, skipping: bool = False) -> int:
+    """Of one result, the worst of what it came to: 2 something has no outcome, 1 not as expected, 0.
+
+    ``skipping``: what an engine cannot express, and what needs something that is not here, is passed over.
+    """
+    if any(not (skipping and each.skipped) for each in result.not_run):
+        return 2
+    return int(bool(result.failed_expectations or result.wrong_where_silent))

@@ -10,7 +10,7 @@ from typing import Any
 
 from sim.engine.presets import PRESETS, table
 from sim.engine.support import lacks
-from sim.errors import InputError, RefusedError
+from sim.errors import EngineError, InputError, RefusedError
 from sim.events import Group, Observer
 from sim.recording import Recording, arrivals_of, options_of
 from sim.result import Outcome
@@ -37,7 +37,7 @@ class Conformance:
     scenario: str
     release: str
     status: str
-    """``equal``, ``divergent`` or ``unsupported``."""
+    """``equal``, ``divergent``, ``unsupported``, or ``error`` where the engine failed."""
     first_divergence: Divergence | None = None
 
 
@@ -158,7 +158,12 @@ def compare(
     name = recording.scenario, recording.release
     if result["status"] == "unsupported":
         return Conformance(*name, "unsupported")
-    first = _first_divergence(recording, fast_forward, preset or f"vllm-{recording.release}", make)
+    try:
+        first = _first_divergence(recording, fast_forward, preset or f"vllm-{recording.release}", make)
+    except EngineError as error:
+        return Conformance(
+            *name, "error", Divergence(None, None, "engine", recording.result["status"], str(error), None)
+        )
     return Conformance(*name, "equal" if first is None else "divergent", first)
 
 
@@ -284,9 +289,9 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def to_json(results: Sequence[Conformance]) -> dict[str, Any]:
-    """All results as plain data."""
-    return {
+def to_json(results: Sequence[Conformance], engine: str = "") -> dict[str, Any]:
+    """All results as plain data; ``engine``: the live one that met the recordings."""
+    return ({"engine": engine} if engine else {}) | {
         "results": [
             {
                 "scenario": r.scenario,

@@ -24,7 +24,7 @@ class InputError(StateatError):
 
 
 class MissingError(InputError):
-    """What computes the states that are asked for is not here; the message says what would bring it."""
+    """What good input needs (what computes its states, a trace) is not here; the message says what would bring it."""
 
 
 class PolicyError(StateatError):
@@ -41,6 +41,10 @@ class EngineError(StateatError):
 
 class RefusedError(EngineError):
     """A live engine works and has no such feature; the message names it."""
+
+
+class NotAsExpected(StateatError):
+    """A result came to something else than expected, or something of it could not be run; one line for each."""
 
 
 class Stopped(KeyboardInterrupt):

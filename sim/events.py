@@ -429,7 +429,7 @@ GRAVE = ("poison", "numerics")
 """Severities that fail a run which expects nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Finding:
     """One contradiction between what was claimed and what is true."""
 
@@ -459,3 +459,7 @@ class Finding:
     """Who claimed it, and in which step."""
     rel_error: float | None = None
     """|held - true| / |true| in the arithmetic of the state family; None for ``digest``, and where nothing is held."""
+
+    def __repr__(self) -> str:
+        # Of a message that names a long request the beginning.
+        return f"<Finding #{self.id} {self.invariant} {self.severity} in step {self.step}: {self.message[:200]!r}>"

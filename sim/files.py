@@ -27,6 +27,11 @@ def nearby(path: str | Path) -> Path:
     return Path(path)
 
 
+def absolute(path: Path) -> Path:
+    """A path from the root, links as they are."""
+    return Path(os.path.abspath(path))
+
+
 def check_writable(path: Path, what: str) -> None:
     """Raise InputError, naming the option, when a file could not be written here."""
     if str(path) == "-":

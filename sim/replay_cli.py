@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -18,7 +18,7 @@ from sim.cli_options import (
     code_option,
     console_on,
     engine_options,
-    failed,
+    exit_code,
     fleet_of,
     not_compared,
     rules_table,
@@ -89,7 +89,8 @@ def replay(
 ) -> None:
     """Run scenarios, print what was found and how their variants compare.
 
-    Exits with 1 if an expectation of the file fails, or if something is poisoned or never ends and none says so.
+    Exits with 1 if an expectation of the file fails, or if something is poisoned or never ends and none says so; with 2
+    if a variant or an engine could not be run, which is told beside what the others came to.
 
     \b
     Examples:
@@ -118,6 +119,7 @@ def replay(
                 )
             studio = _Studio(outputs, stack, not no_fast_forward, fleet)
             result = studio.replay(scenario, variants, rules, truth, check_determinism)
+            result.raise_if_nothing_ran()
             results.append(result)
             studio.finish(result)
         from sim.report.table import print_result
@@ -125,7 +127,7 @@ def replay(
         print_result(result, console, verbose)
         timings(result)
     write_json(json_path, results)
-    sys.exit(1 if any(failed(result) for result in results) else 0)
+    sys.exit(max(exit_code(result) for result in results))
 
 
 @dataclass(slots=True)
@@ -137,6 +139,8 @@ class _Studio:
     fast_forward: bool
     fleet: Fleet
     recorder: Observer | None = None
+    stream: TextIO | None = None
+    """Where the recorder writes."""
     timelines: dict[tuple[str, str], Timeline] = field(default_factory=dict)
     traces: dict[tuple[str, str], Any] = field(default_factory=dict)
 
@@ -154,7 +158,8 @@ class _Studio:
             from sim.adapters.log import Recorder
 
             partial = self.stack.enter_context(atomic(self.outputs.log, "--log"))
-            self.recorder = Recorder(self.stack.enter_context(partial.open("w", encoding="utf-8", newline="\n")))
+            self.stream = self.stack.enter_context(partial.open("w", encoding="utf-8", newline="\n"))
+            self.recorder = Recorder(self.stream)
         check = self._same_again if twice else None
         return run_all(
             scenario,
@@ -180,13 +185,26 @@ class _Studio:
         for text in warnings(run) if make is None else ():
             click.echo(f"warning: {text}", err=True)
         observers = list(self._observers(run))
-        with Progress(name, run.options.clock) as progress:
-            outcome = simulate(run, observers, progress.update, self.fast_forward, make, progress.measure)
+        logged = self.stream.tell() if self.stream is not None else 0
+        try:
+            with Progress(name, run.options.clock) as progress:
+                outcome = simulate(run, observers, progress.update, self.fast_forward, make, progress.measure)
+        except StateatError:
+            self._forget(run, logged)
+            raise
         if make is None and (text := _hopeless(run, outcome)):
             click.echo(f"{name}: {text}", err=True)
         if check is not None:
             check(run, outcome)
         return outcome
+
+    def _forget(self, run: Run, logged: int) -> None:
+        """Of a run that could not be run to its end nothing is drawn, and nothing stays in the log."""
+        self.timelines.pop((run.variant, run.case), None)
+        self.traces.pop((run.variant, run.case), None)
+        if self.stream is not None:
+            self.stream.seek(logged)
+            self.stream.truncate()
 
     def _observers(self, run: Run) -> Iterator[Observer]:
         if self.recorder is not None:
@@ -250,7 +268,6 @@ def _same_again(run: Run, outcome: Outcome, fleet: Fleet) -> None:
 
     again = replace(simulate(run, fast_forward=False, make=fleet.maker(run)), wall_s=outcome.wall_s)
     if again != outcome:
-        where = run.variant + (f", case {run.case}" if run.case else "")
         text = f"not deterministic, step by step it differs: {disagreement(outcome, again)}"
-        raise StateatError(f"{run.scenario}, variant {where}: {text}")
+        raise StateatError(f"{run.scenario}, variant {run.name}: {text}")
     click.echo(f"{run.variant}: the same again, step by step (digest {outcome.digest[:16]})", err=True)

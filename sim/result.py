@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from sim.brief import brief, few
+from sim.errors import MissingError, NotAsExpected, RefusedError, StateatError
 from sim.events import GRAVE, Finding, Group
 from sim.truth import Truth
 
@@ -16,9 +18,13 @@ if TYPE_CHECKING:
 
 LISTED_REQUESTS = 1000
 """``ends`` and ``hits`` are listed for so many requests at most."""
+SHOWN_VARIANTS = 10
+"""Of a result that is printed."""
+RAISED = 20
+"""Lines of an exception that tells what is wrong with a result."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class States:
     """What the arithmetic of a state family said of the claimed slots."""
 
@@ -37,13 +43,18 @@ class States:
     def checked(self) -> int:
         return sum(self.verdicts.values())
 
+    def __repr__(self) -> str:
+        verdicts = ", ".join(f"{count:,} {name}" for name, count in self.verdicts.items())
+        return f"<States {brief(self.truth.state)}: {brief(verdicts) or 'no slot checked'}>"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Outcome:
     """One run of one variant (and case). Counts are defined in ``docs/scenario-files.md``."""
 
     variant: str
     preset: str
+    """Whose rules it ran; of a live engine those of the release that it stands nearest to."""
     groups: tuple[Group, ...]
     rules: Mapping[str, str]
     poisoned: int = 0
@@ -93,6 +104,8 @@ class Outcome:
     """By number of a claim, in the order in which they were made: the first finding (I1, I13) about it."""
     states: States | None = None
     """None for ``digest``."""
+    engine: str = ""
+    """The live engine that ran it, as its label; '' for the reference engine, and for a log."""
     free_blocks: int = field(default=-1, compare=False)
     """Blocks in the free queue at the end; -1 where nobody can say (a log). Never part of the JSON."""
     wall_s: float = 0.0
@@ -102,6 +115,12 @@ class Outcome:
     def grave(self) -> bool:
         """Whether something is poisoned, or no number."""
         return any(finding.severity in GRAVE for finding in self.findings)
+
+    def __repr__(self) -> str:
+        from sim.report.verdict import outcome_text
+
+        digest = f", digest {self.digest[:16]}" if self.digest else ""
+        return f"<Outcome {brief(self.variant)} ({brief(self.preset) or '-'}): {outcome_text(self)}{digest}>"
 
     def _verdict(self, name: str) -> int:
         return 0 if self.states is None else self.states.verdicts.get(name, 0)
@@ -122,9 +141,9 @@ class Outcome:
         return self._verdict("not finite")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Failure:
-    """An expectation that did not hold."""
+    """Something that is not as expected."""
 
     variant: str
     case: str
@@ -132,10 +151,48 @@ class Failure:
     expected: Any
     found: Any
 
+    def __repr__(self) -> str:
+        where = f"{brief(self.variant)}{f' / {brief(self.case)}' if self.case else ''}: {brief(self.key)}"
+        return f"<Failure {where}: expected {brief(str(self.expected))}, found {brief(str(self.found))}>"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
+class NotRun:
+    """A variant (or a case of one) without an outcome."""
+
+    variant: str
+    case: str
+    error: StateatError
+    """Why."""
+    engine: str = ""
+    """The label of the live engine on which it was to run; '' for the reference engine."""
+    known: bool = False
+    """Whether the baseline ends with the same error."""
+
+    @property
+    def skipped(self) -> bool:
+        """Whether it is nobody's fault: the engine has no such thing, what computes its states or a trace is not here,
+        or the baseline cannot run it either."""
+        return self.known or isinstance(self.error, RefusedError | MissingError)
+
+    @property
+    def kind(self) -> str:
+        """``skipped`` or ``error``."""
+        return "skipped" if self.skipped else "error"
+
+    @property
+    def why(self) -> str:
+        """The error in words."""
+        return str(self.error)
+
+    def __repr__(self) -> str:
+        where = f"{brief(self.variant)}{f' / {brief(self.case)}' if self.case else ''}"
+        return f"<NotRun {where}: {self.kind}: {brief(self.why)}>"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Result:
-    """All variants of one scenario."""
+    """All variants of one scenario. Whether all came out well is :attr:`ok`, and nothing else says so."""
 
     scenario: str
     title: str
@@ -143,31 +200,95 @@ class Result:
     path: str
     clock: str
     variants: Mapping[str, Outcome]
-    failures: tuple[Failure, ...] = ()
-    expected: bool = False
-    """Whether the file expects anything of what ran."""
+    """Those that ran; with several engines each is ``VARIANT@ENGINE``."""
+    failed_expectations: tuple[Failure, ...] = ()
+    """What the file expects and did not come; with a baseline, what is new against it. Empty too where nothing is
+    expected."""
+    has_expectations: bool = False
+    """Whether the file expects anything of what was to run; not whether it came."""
     is_scenario: bool = True
     """False for a log."""
     silent: tuple[str, ...] = ()
     """Variants that expect nothing: nothing may be poisoned there, and they must end."""
     elsewhere: tuple[str, ...] = ()
-    """Variants on a release for which the file expects nothing."""
+    """Variants on an engine for which the file expects nothing."""
     uncompared: tuple[str, ...] = ()
     """Variants whose own rules the engine does not run: they are held to nothing."""
+    not_run: tuple[NotRun, ...] = ()
+    """Variants and cases that were to run and have no outcome."""
+    baseline: str = ""
+    """The engine that it was compared with; '' for none."""
+    in_baseline: tuple[Failure, ...] = ()
+    """What would have failed, and is so in the baseline too."""
     columns: Mapping[tuple[str, str], Columns] = field(default_factory=dict, compare=False, repr=False)
     """By variant and case: what was recorded for the frames. Empty unless it was asked for."""
 
     @property
-    def unexpected(self) -> list[str]:
+    def ok(self) -> bool:
+        """Whether everything ran and is as expected: no expectation failed, and where nothing is expected nothing is
+        poisoned, no state is wrong or no number, and the run ends.
+
+        ``stateat check`` exits with 0 for it. What an engine cannot express makes this false, for nobody knows; check
+        goes on, and counts it as skipped.
+        """
+        return not self.failures
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """All that stands against :attr:`ok`: expectations, what is wrong where none is, what could not be run."""
+        told = {failure.variant for failure in self.failed_expectations}
+        silent = [self.variants[name] for name in self.wrong_where_silent if name not in told]
+        return (
+            *self.failed_expectations,
+            *(failure for outcome in silent for failure in unexplained(outcome)),
+            *(Failure(each.variant, each.case, "run", "an outcome", each.why) for each in self.not_run),
+        )
+
+    @property
+    def wrong_where_silent(self) -> list[str]:
         """Variants that expect nothing, and are poisoned, hold what is no number, or never end."""
-        names = self.silent if self.expected else [name for name in self.variants if name not in self.uncompared]
-        return [name for name in names if self.variants[name].grave or self.variants[name].livelock]
+        names = self.silent if self.has_expectations else [n for n in self.variants if n not in self.uncompared]
+        if self.baseline:
+            # What is wrong in the baseline too is no news, and what is not has failed.
+            return []
+        there = {name: self.variants[name] for name in names if name in self.variants}
+        return [name for name, outcome in there.items() if outcome.grave or outcome.livelock]
+
+    def raise_for_findings(self) -> None:
+        """Raise :class:`sim.errors.NotAsExpected`, which lists what is wrong, unless the result is :attr:`ok`."""
+        from sim.report.text import failure_lines, failure_name
+
+        wrong = self.failures
+        lines = [f"{failure_name(f)}: {'; '.join(failure_lines(f))}" for f in wrong[:RAISED]]
+        more = [f"and {len(wrong) - RAISED:,} more"] if len(wrong) > RAISED else []
+        if wrong:
+            raise NotAsExpected("\n  ".join([f"{self.scenario}: not as expected", *lines, *more]))
+
+    def raise_if_nothing_ran(self) -> None:
+        """Raise why, where there is no outcome at all."""
+        if self.not_run and not self.variants:
+            texts = dict.fromkeys(each.why for each in self.not_run)
+            raise self.not_run[0].error if len(texts) == 1 else type(self.not_run[0].error)("\n".join(texts))
+
+    def __repr__(self) -> str:
+        from sim.report.verdict import verdict
+
+        shown = few([f"{brief(v, 40)} {o.poisoned:,} poisoned" for v, o in self.variants.items()], SHOWN_VARIANTS)
+        return f"<Result {brief(self.scenario)}: {brief(verdict(self))} ({shown})>"
+
+    def __str__(self) -> str:
+        from sim.report.verdict import screen
+
+        return screen(self, SHOWN_VARIANTS)
 
     def _repr_html_(self) -> str:
-        """In a notebook: a line for each variant."""
-        from sim.frames import summary
+        """In a notebook: a line for each variant, and the verdict."""
+        from html import escape
 
-        return summary(self).to_html(index=False)
+        from sim.frames import summary
+        from sim.report.verdict import verdict
+
+        return f"{summary(self).to_html(index=False)}<p>{escape(verdict(self))}</p>"
 
     # As pandas frames, with variant and case in front (docs/python.md). Each access makes a new one. All but
     # ``findings`` need a recording, and raise InputError without.
@@ -207,3 +328,17 @@ class Result:
         from sim.frames import chunks
 
         return chunks(self)
+
+
+def unexplained(outcome: Outcome) -> list[Failure]:
+    """What is grave of a run of which nothing is expected, by case, and that it never ends."""
+    found = []
+    for case, run in (outcome.cases or {"": outcome}).items():
+        grave = [finding for finding in run.findings if finding.severity in GRAVE]
+        if grave:
+            first = f"{grave[0].invariant} {grave[0].severity}  step {grave[0].step}  {grave[0].message}"
+            more = "" if len(grave) == 1 else f"{len(grave):,}, the first of them: "
+            found.append(Failure(outcome.variant, case, "findings", "none", more + first))
+        if run.livelock:
+            found.append(Failure(outcome.variant, case, "livelock", False, True))
+    return found

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from sim import scenario_checks, scenario_errors, trust
+from sim.brief import brief, few
 from sim.engine.options import Options
 from sim.engine.presets import table
 from sim.engine.support import lacks
@@ -29,9 +30,11 @@ from sim.truth import wrong as wrong_truth
 from sim.workload.generate import Workload
 
 M = TypeVar("M", bound=BaseModel)
+SHOWN_VARIANTS = 10
+"""Of a scenario that is printed."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Run:
     """One variant (and case) of a scenario, ready to be simulated."""
 
@@ -57,9 +60,19 @@ class Run:
     """Whether it runs on a release for which the file expects nothing."""
     compared: bool = True
     """Whether it is held to anything; not where a release ignores the rules that make it what it is."""
+    engine: str = ""
+    """The label of the live engine that runs it; '' for the reference engine."""
+
+    @property
+    def name(self) -> str:
+        """``variant``, or ``variant, case NAME``: for messages."""
+        return self.variant + (f", case {self.case}" if self.case else "")
+
+    def __repr__(self) -> str:
+        return f"<Run {brief(self.scenario)}, variant {brief(self.name)} ({self.options.preset}, seed {self.seed})>"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Scenario:
     """A checked scenario file. The mappings are as written, before merging."""
 
@@ -80,6 +93,10 @@ class Scenario:
     path: Path
     expanded: tuple[Run, ...] = field(default=(), repr=False)
     """Every variant and case, in the order of the file."""
+
+    def __repr__(self) -> str:
+        names = few([brief(name) for name in dict.fromkeys(run.variant for run in self.expanded)], SHOWN_VARIANTS)
+        return f"<Scenario {brief(self.name)} ({brief(str(self.path))}): {names or 'no variants'}>"
 
     @property
     def inputs(self) -> list[Path]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from itertools import chain
+from itertools import count as counting
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -31,7 +32,7 @@ from sim.errors import InputError, MissingError, PolicyError, StateatError
 from sim.events import SCHEMA, Fanout, Finding, Group, Observer, tell
 from sim.events import Advance as AdvanceEvent
 from sim.events import Run as RunEvent
-from sim.expect import compare
+from sim.judge import Ran, attempt, check_apart, judged, together
 from sim.loop import Engine, Progress, Simulation
 from sim.result import Outcome, Result, States
 from sim.scenario import Run, Scenario, runs
@@ -98,9 +99,8 @@ def simulate(
             reset_running=run.workload.reset_running_requests,
         )
     except (PolicyError, InputError) as error:
-        where = run.variant + (f", case {run.case}" if run.case else "")
-        raise type(error)(f"{run.scenario}, variant {where}: {error}") from error
-    return replace(outcome, variant=run.variant)
+        raise type(error)(f"{run.scenario}, variant {run.name}: {error}") from error
+    return replace(outcome, variant=run.variant, engine=run.engine)
 
 
 def drive(
@@ -338,33 +338,23 @@ def replay(
     fast_forward: bool = True,
     run_one: Callable[[Run], Outcome] | None = None,
     spread: Callable[[Run], list[Run]] = lambda run: [run],
+    below: Callable[[Run], Run] | None = None,
+    baseline: str = "",
 ) -> Result:
     """All variants of a scenario, or those named, compared with what the file expects of them.
 
     ``overrides`` are rule values, and ``truth`` oracle options, that take precedence over the file's; ``run_one``
-    replaces :func:`simulate`; ``spread`` puts a run on several engines.
+    replaces :func:`simulate`; ``spread`` puts a run on several engines. ``below`` puts it on the engine called
+    ``baseline``, against which only what is new fails. A run that cannot be run (bad input, a user's rule, an engine)
+    is in the result as itself. Raises InputError for bad usage.
     """
-    wanted = [on for run in runs(scenario, only=only, rules=overrides or {}, truth=truth or {}) for on in spread(run)]
+    asked = runs(scenario, only=only, rules=overrides or {}, truth=truth or {})
+    wanted = [(run, on) for run in asked for on in spread(run)]
+    check_apart(scenario.path, [on for _, on in wanted])
     simulate_one = run_one or (lambda run: simulate(run, fast_forward=fast_forward))
-    variants: dict[str, dict[str, Outcome]] = {}
-    for run in wanted:
-        variants.setdefault(run.variant, {})[run.case] = simulate_one(run)
-    expected = {run.variant: run.expect for run in wanted}
-    outcomes = {name: cases[""] if "" in cases else sum_of(cases) for name, cases in variants.items()}
-    compared = [compare(expected[name], outcome, not truth) for name, outcome in outcomes.items()]
-    return Result(
-        scenario.name,
-        scenario.title,
-        scenario.source,
-        str(scenario.path),
-        wanted[0].options.clock,
-        outcomes,
-        tuple(chain.from_iterable(compared)),
-        any(run.expect is not None and not run.elsewhere for run in wanted),
-        silent=tuple(dict.fromkeys(run.variant for run in wanted if run.expect is None and run.compared)),
-        elsewhere=tuple(dict.fromkeys(run.variant for run in wanted if run.elsewhere)),
-        uncompared=tuple(dict.fromkeys(run.variant for run in wanted if not run.compared)),
-    )
+    bases = [] if below is None else [Ran(run, on, attempt(simulate_one, on)) for run in asked for on in [below(run)]]
+    ran = [Ran(run, on, attempt(simulate_one, on)) for run, on in wanted]
+    return judged(scenario, ran, bases, baseline, sum_of, measured=not truth)
 
 
 def explain(run: Run, outcome: Outcome, findings: Sequence[Finding]) -> list[Story]:
@@ -383,14 +373,15 @@ def drift(subject: Subject, tokens: int) -> Drift | None:
 
 
 def audit(path: Path, truth: Truth = DIGEST) -> Result:
-    """The invariants over a recorded event log; one variant for each run in it."""
-    variants: dict[str, dict[str, Outcome]] = {}
+    """The invariants over a recorded event log; one variant (or case) for each run in it, ``NAME (run 2)`` for a second
+    run of that name."""
+    heard: list[tuple[str, str, Outcome]] = []
     name, clock = path.stem, "us"
     hearing: _Hearing | None = None
     for number, event in enumerate(read(path), 1):
         if isinstance(event, RunEvent):
             if hearing is not None:
-                variants.setdefault(hearing.variant, {})[hearing.case] = hearing.outcome()
+                heard.append(hearing.apart_from(heard))
             hearing = _Hearing(event, truth)
             name, clock = str(event.options.get("scenario", name)), str(event.options.get("clock", clock))
         assert hearing is not None
@@ -416,9 +407,8 @@ def audit(path: Path, truth: Truth = DIGEST) -> Result:
                 f"{path}: event {number} ({kind}) does not follow from those before it: {type(error).__name__} {error}"
             ) from error
     assert hearing is not None
-    variants.setdefault(hearing.variant, {})[hearing.case] = hearing.outcome()
-    outcomes = {v: cases[""] if "" in cases else sum_of(cases) for v, cases in variants.items()}
-    return Result(name, "", "", str(path), clock, outcomes, is_scenario=False)
+    heard.append(hearing.apart_from(heard))
+    return Result(name, "", "", str(path), clock, together(heard, sum_of), is_scenario=False)
 
 
 class _Hearing:
@@ -432,6 +422,17 @@ class _Hearing:
         self.everyone = Fanout([self.auditor, self.tally, self.digest])
         family = self.auditor.family
         self.merges = not isinstance(family, Numeric) or family.merges
+
+    def apart_from(self, heard: Sequence[tuple[str, str, Outcome]]) -> tuple[str, str, Outcome]:
+        """Variant, case and outcome, under a name that no other run of the log has."""
+        taken: dict[str, set[str]] = {}
+        for variant, case, _ in heard:
+            taken.setdefault(variant, set()).add(case)
+        names = chain([self.variant], (f"{self.variant} (run {n})" for n in counting(2)))
+        # A run without a case is a variant of its own.
+        free = (n for n in names if n not in taken or (self.case and not taken[n] & {"", self.case}))
+        name = next(free)
+        return name, self.case, replace(self.outcome(), variant=name)
 
     def outcome(self) -> Outcome:
         table = self.head.options.get("rules")

@@ -15,20 +15,39 @@ from sim.errors import InputError
 from sim.recording import Recording
 from sim.report.text import one_line, plural
 
-MARKS = {"equal": ("=", "green"), "divergent": ("DIFF", "bold red"), "unsupported": ("-", "dim")}
+MARKS = {
+    "equal": ("=", "green"),
+    "divergent": ("DIFF", "bold red"),
+    "unsupported": ("-", "dim"),
+    "error": ("ERR", "bold red"),
+}
 
 
-def print_conformance(results: Sequence[Conformance], console: Console) -> None:
-    """A row for each scenario, a column for each release; beneath it each first divergence."""
+def print_conformance(results: Sequence[Conformance], console: Console, engine: str = "") -> None:
+    """A row for each scenario, a column for each release; beneath it each first divergence.
+
+    ``engine``: the live engine that met the recordings; '' for the presets. A scenario that was recorded more than once
+    has a row for each.
+    """
+    if engine:
+        whose = "each release" if engine == "vllm" else engine
+        console.print(Text(f"{one_line(whose)} against what was recorded of:"), soft_wrap=True)
     releases = sorted({r.release for r in results}, key=lambda v: [int(part) for part in v.split(".")])
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("scenario", no_wrap=True)
     for release in releases:
         table.add_column(release, justify="right")
-    cells = {(r.scenario, r.release): MARKS[r.status] for r in results}
-    for scenario in dict.fromkeys(r.scenario for r in results):
-        marks = [cells.get((scenario, release), ("", "")) for release in releases]
-        table.add_row(one_line(scenario), *(Text(mark, style=style) for mark, style in marks))
+    rows: dict[str, list[dict[str, tuple[str, str]]]] = {}
+    for r in results:
+        same = rows.setdefault(r.scenario, [])
+        row = next((row for row in same if r.release not in row), None)
+        if row is None:
+            same.append(row := {})
+        row[r.release] = MARKS[r.status]
+    for scenario, same in rows.items():
+        for row in same:
+            marks = [row.get(release, ("", "")) for release in releases]
+            table.add_row(one_line(scenario), *(Text(mark, style=style) for mark, style in marks))
     console.print(table)
     console.print()
     for result in results:

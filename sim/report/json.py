@@ -9,7 +9,8 @@ from math import isfinite
 from typing import Any
 
 from sim.events import Finding, Write
-from sim.result import Outcome, Result, States
+from sim.report.text import plain
+from sim.result import Failure, Outcome, Result, States
 
 COUNTS = (
     "wrong_restores", "wrong_reads", "tainted_requests", "null_boundaries", "materialized_boundaries", "deferred",
@@ -22,18 +23,39 @@ PERCENTILES = ("p50", "p95", "p99")
 
 
 def dumps(results: Result | Sequence[Result]) -> str:
-    """One result as an object, several as a list; indented, in a fixed order of keys, with a final newline."""
-    tree: Any = to_json(results) if isinstance(results, Result) else [to_json(result) for result in results]
+    """One result as an object, several as a list, each with its ``path``; indented, in a fixed order of keys."""
+    tree: Any = to_json(results) if isinstance(results, Result) else _of_files(results)
     return json.dumps(tree, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def to_json(result: Result) -> dict[str, Any]:
     """A result as plain data. Nothing in it depends on how long the run took."""
-    return {
+    tree: dict[str, Any] = {
         "scenario": result.scenario,
         "clock": result.clock,
         "variants": {name: _outcome(outcome) for name, outcome in result.variants.items()},
+        "not_run": [
+            {name: getattr(each, name) for name in ("variant", "case", "engine", "kind", "why")}
+            for each in result.not_run
+        ],
     }
+    if result.baseline:
+        tree["baseline"] = {
+            "engine": result.baseline,
+            "new": [_failure(failure) for failure in result.failed_expectations],
+            "also_there": [_failure(failure) for failure in result.in_baseline],
+        }
+    return tree
+
+
+def _of_files(results: Sequence[Result]) -> list[dict[str, Any]]:
+    """Files of one name in two folders are told apart by their paths."""
+    return [{"path": result.path, **to_json(result)} for result in results]
+
+
+def _failure(failure: Failure) -> dict[str, Any]:
+    values = {"expected": plain(failure.expected), "found": plain(failure.found)}
+    return {"variant": failure.variant, "case": failure.case, "key": failure.key, **values}
 
 
 def _outcome(outcome: Outcome, is_case: bool = False) -> dict[str, Any]:
@@ -51,6 +73,8 @@ def _outcome(outcome: Outcome, is_case: bool = False) -> dict[str, Any]:
     if not is_case:
         tree["cases"] = {name: _outcome(case, is_case=True) for name, case in outcome.cases.items()}
     tree["violated"] = outcome.violated
+    if outcome.engine:
+        tree["engine"] = outcome.engine
     if outcome.states is not None:
         tree["states"] = _states(outcome.states)
     return tree

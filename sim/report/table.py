@@ -64,6 +64,13 @@ def _compare(result: Result, console: Console, verbose: bool) -> None:
         (one_line(name), [show(outcome) for _, show in rows], outcome.poisoned > 0)
         for name, outcome in result.variants.items()
     ]
+    # A variant of which nothing ran has its column all the same.
+    kinds = {each.variant: "skipped" if each.skipped else "not run" for each in result.not_run}
+    columns += [
+        (one_line(name), [kind if label == "poisoned" else "-" for label, _ in rows], False)
+        for name, kind in kinds.items()
+        if name not in result.variants
+    ]
     longest = max(console.width - label_width - 2 * _GAP, 12)
     widths = [min(max(len(name), *(len(cell) for cell in cells)), longest) for name, cells, _ in columns]
     for batch in _fitting(widths, console.width - label_width - _GAP):

@@ -201,13 +201,14 @@ def _same(expected: Any, found: Any) -> bool:
 
 def shown(value: Any) -> str:
     """A value as a scenario file would have it, cut where it gets long."""
-    text = value if isinstance(value, str) else json.dumps(_plain(value), ensure_ascii=False)
+    text = value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False)
     return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A value as JSON has it."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if _is_list(value):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     return value if isinstance(value, str | int | float | bool | None) else str(value)

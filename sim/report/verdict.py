@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from sim.brief import brief, few
 from sim.events import Finding
 from sim.report.lines import say
 from sim.report.text import (
@@ -26,38 +28,58 @@ from sim.result import Outcome, Result
 
 READY_FINDINGS = 3
 """Findings in a line that is ready to be expected."""
+NAMED = 8
+"""Variants that a verdict names."""
 
 
 def print_expectations(result: Result, seconds: float, console: Console) -> None:
-    """A scenario as one line of a check, and beneath it what was expected otherwise, or is unexpectedly wrong."""
-    unexpected = result.unexpected
-    failed = bool(result.failures or unexpected)
+    """A scenario as one line of a check, and beneath it what was expected otherwise, is unexpectedly wrong, or could
+    not be run."""
     name = one_line(result.path or result.scenario)
-    line = f"{'FAIL' if failed else 'ok  '} {name}: {verdict(result)} ({seconds:.1f} s)"
-    say(console, Text(line, style="red" if failed else ""))
+    mark = {"error": "ERR ", "failed": "FAIL", "skipped": "skip"}.get(standing(result), "ok  ")
+    line = f"{mark} {name}: {verdict(result)} ({seconds:.1f} s)"
+    say(console, Text(line, style="red" if mark in ("ERR ", "FAIL") else ""))
     _print_failures(result, console)
-    for name in dict.fromkeys([*unexpected, *(failure.variant for failure in result.failures)]):
-        if name in result.variants and name not in result.elsewhere:
-            _print_ready(name, result.variants[name], console)
+    _print_not_run(result, console)
+    for name in dict.fromkeys([*result.wrong_where_silent, *(f.variant for f in result.failed_expectations)]):
+        if name in result.variants and not result.baseline:
+            _print_causes(name, result.variants[name], console, name not in result.elsewhere)
+
+
+def standing(result: Result) -> str:
+    """What a check counts a file as: ``error`` (something could not be run), ``failed``, ``skipped`` (nothing ran),
+    ``expected``, or ``silent`` (compared with nothing)."""
+    if any(not each.skipped for each in result.not_run):
+        return "error"
+    if result.failed_expectations or result.wrong_where_silent:
+        return "failed"
+    if not result.variants:
+        return "skipped"
+    return "expected" if result.has_expectations or result.baseline else "silent"
 
 
 def print_sum(results: Sequence[Result], files: int, skipped: int, console: Console) -> None:
     """The last line of a check of several files. Those that are neither here nor skipped could not be run."""
-    passed = [result for result in results if not (result.failures or result.unexpected)]
-    expected = sum(result.expected for result in passed)
-    parts = [f"{expected} as expected", f"{len(results) - len(passed)} failed", f"{skipped} skipped"]
-    others = {"compared with nothing": len(passed) - expected, "could not be run": files - skipped - len(results)}
+    counts = Counter(map(standing, results))
+    skipped += counts["skipped"]
+    parts = [f"{counts['expected']} as expected", f"{counts['failed']} failed", f"{skipped} skipped"]
+    known = counts["expected"] + counts["failed"] + counts["silent"] + skipped
+    others = {"compared with nothing": counts["silent"], "could not be run": files - known}
     parts += [f"{count} {what}" for what, count in others.items() if count]
-    say(console, Text(f"{plural(files, 'file')}: {', '.join(parts)}"))
+    # Files that were skipped whole are counted above.
+    runs = sum(each.skipped for result in results if standing(result) != "skipped" for each in result.not_run)
+    also = [f"; in the others {plural(runs, 'run')} skipped"] if runs else []
+    say(console, Text("".join([f"{plural(files, 'file')}: {', '.join(parts)}", *also])))
 
 
-def _print_ready(variant: str, outcome: Outcome, console: Console) -> None:
-    """The first causes of what is grave, and a line that would expect them."""
+def _print_causes(variant: str, outcome: Outcome, console: Console, ready: bool) -> None:
+    """The first causes of what is grave, and where the file may expect them the line that would (``ready``)."""
     if not (outcome.grave or outcome.livelock):
         return
     for case, finding in _causes(findings_of(outcome)):
         say(console, Text(f"    {one_line(case_name(variant, case))}: {finding_line(finding)}"))
-    say(console, Text(f"    {one_line(variant)}: expect: {ready_expectation(outcome)}"))
+    if ready:
+        say(console, Text(f"    {one_line(variant)}: expect: {ready_expectation(outcome)}"))
 
 
 def _causes(findings: Iterable[tuple[str, Finding]]) -> list[tuple[str, Finding]]:
@@ -81,50 +103,110 @@ def ready_expectation(outcome: Outcome) -> str:
 
 
 def verdict(result: Result) -> str:
-    """Whether all is as expected, in the same words wherever it is said, and what was compared with nothing."""
+    """Whether all is as expected, in the same words wherever it is said, what was compared with nothing, and what did
+    not run."""
     parts = []
     judged = [name for name in result.variants if name not in result.uncompared]
-    if result.failures:
-        parts.append(plural(len(result.failures), "expectation") + " failed")
-    elif result.unexpected:
+    if result.baseline and result.variants:
+        parts.append(_against_baseline(result))
+    elif result.failed_expectations:
+        parts.append(plural(len(result.failed_expectations), "expectation") + " failed")
+    elif result.wrong_where_silent:
         parts.append(_unexpected(result))
-    elif result.expected:
+    elif result.has_expectations and judged:
         parts.append("as expected")
     elif judged:
         hits = any(result.variants[name].restores or result.variants[name].loaded_tokens for name in judged)
         parts.append("nothing poisoned" + ("" if hits else ", but nothing was hit either: that proves nothing"))
         if result.is_scenario:
-            where = " of this release" if set(judged) <= set(result.elsewhere) else ""
+            where = " of this engine" if set(judged) <= set(result.elsewhere) else ""
             parts.append(f"the file expects nothing{where}")
     if result.uncompared:
-        parts.append(f"not compared: {', '.join(map(one_line, result.uncompared))}")
+        parts.append(f"not compared: {few([one_line(name) for name in result.uncompared], NAMED)}")
+    for kind, what in (("error", "could not be run"), ("skipped", "skipped")):
+        names = [one_line(case_name(n.variant, n.case)) for n in result.not_run if n.kind == kind]
+        if names:
+            parts.append(f"{what}: {few(names, NAMED)}")
     return "; ".join(parts)
+
+
+def _against_baseline(result: Result) -> str:
+    new = plural(len(result.failed_expectations), "thing") if result.failed_expectations else "nothing"
+    also = f"; also in the baseline: {len(result.in_baseline):,}" if result.in_baseline else ""
+    return f"{new} new against the baseline {one_line(result.baseline)}{also}"
 
 
 def _unexpected(result: Result) -> str:
     """What is said where variants that expect nothing are poisoned, read wrong states or never end."""
-    outcomes = [result.variants[name] for name in result.unexpected]
+    names = result.wrong_where_silent
+    outcomes = [result.variants[name] for name in names]
     grave = dict.fromkeys(noun if noun == "poisoned" else f"{noun}s" for o in outcomes if o.grave for noun in wrongs(o))
     what = " and ".join([*grave, *["never ends"] * any(o.livelock for o in outcomes)])
     if not result.is_scenario:
         return what
-    if not result.expected:
+    if not result.has_expectations:
         return f"{what}, and the file expects nothing"
-    return f"{what}, and nothing is expected of {', '.join(map(one_line, result.unexpected))}"
+    return f"{what}, and nothing is expected of {few([one_line(name) for name in names], NAMED)}"
+
+
+def outcome_text(outcome: Outcome) -> str:
+    """What a run came to, on one short line."""
+    wrong = {noun: count for noun, count in wrongs(outcome).items() if noun != "poisoned"}
+    roots = f" ({plural(outcome.poisoned_roots, 'root')})" if outcome.poisoned else ""
+    parts = [f"{outcome.poisoned:,} poisoned{roots}", *(plural(count, noun) for noun, count in wrong.items())]
+    parts += [f"{outcome.hit_tokens / outcome.prompt_tokens:.1%} hit"] if outcome.prompt_tokens else []
+    parts += [plural(outcome.finished, "request"), plural(outcome.steps, "step")]
+    return ", ".join([*parts, *["never ends"] * outcome.livelock])
+
+
+def screen(result: Result, most: int) -> str:
+    """A result on a few lines: what each of at most so many variants came to, what did not run, and the verdict."""
+    lines = [f"{brief(result.scenario)}: {brief(verdict(result), 300)}"]
+    rows = [(brief(name, 40), outcome_text(outcome)) for name, outcome in result.variants.items()]
+    rows += [(brief(case_name(n.variant, n.case), 40), f"not run ({n.kind}): {brief(n.why)}") for n in result.not_run]
+    width = max((len(name) for name, _ in rows[:most]), default=0)
+    lines += [f"  {name:{width}}  {text}" for name, text in rows[:most]]
+    lines += [f"  and {len(rows) - most:,} more"] if len(rows) > most else []
+    return "\n".join(lines)
 
 
 def print_verdict(result: Result, console: Console) -> None:
     """The last line of a replay: whether all is as expected, and what was expected otherwise."""
     _print_failures(result, console)
-    style = "bold red" if result.failures or result.unexpected else "green" if result.expected else ""
-    say(console, Text(verdict(result), style=style))
+    _print_not_run(result, console)
+    good = standing(result) == "expected" and not result.not_run
+    bad = standing(result) in ("error", "failed")
+    say(console, Text(verdict(result), style="bold red" if bad else "green" if good else ""))
+
+
+def _print_not_run(result: Result, console: Console) -> None:
+    """What did not run, and why: a line for each reason, with what the engine wrote beneath it."""
+    reasons: dict[tuple[str, bool, str], list[str]] = {}
+    for each in result.not_run:
+        reasons.setdefault((each.kind, each.known, each.why), []).append(one_line(case_name(each.variant, each.case)))
+    for (kind, is_known, why), names in reasons.items():
+        style = "" if kind == "skipped" else "red"
+        where = few(names, NAMED)
+        known = "also in the baseline: " if is_known else ""
+        first, *rest = why.splitlines() or [""]
+        what = "skipped" if kind == "skipped" else "could not be run"
+        say(console, Text(f"{what}  {where}: {known}{one_line(first)}", style))
+        for line in rest:
+            say(console, Text(f"    {one_line(line)}", style="dim"))
 
 
 def _print_failures(result: Result, console: Console) -> None:
-    for failure in result.failures:
-        say(console, Text(f"expectation failed  {failure_name(failure)}", style="red"))
+    for failure in result.failed_expectations:
+        what = "new against the baseline" if result.baseline else "expectation failed"
+        say(console, Text(f"{what}  {failure_name(failure)}", style="red"))
         for line in failure_lines(failure):
             say(console, Text(f"    {line}"))
-    for variant in dict.fromkeys(f.variant for f in result.failures if f.variant in result.elsewhere):
-        text = "the file expects nothing of this release, on which nothing may be poisoned and a run must end"
+    for failure in result.in_baseline:
+        say(console, Text(f"also in the baseline  {failure_name(failure)}", style="dim"))
+        for line in failure_lines(failure):
+            say(console, Text(f"    {line}", style="dim"))
+    if result.baseline:
+        return
+    for variant in dict.fromkeys(f.variant for f in result.failed_expectations if f.variant in result.elsewhere):
+        text = "the file expects nothing of this engine, on which nothing may be poisoned and a run must end"
         say(console, Text(f"    {one_line(variant)}: {text}"))

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import sim.errors
-from sim.errors import InputError
+from sim.errors import InputError, MissingError
 
 SHARED = "shared:"
 
 
-class NotShared(InputError):
+class NotShared(MissingError):
     """A scenario wants a recorded trace, and there is no folder of them here."""
 
 

@@ -87,7 +87,7 @@ def test_another_seed_is_another_run_of_which_nothing_is_expected() -> None:
     a, b, again = (sim.replay({**LOAD, "expect": {"steps": 0}}, seed=s) for s in (1, 2, 1))
     (one,), (two,), (same,) = (r.variants.values() for r in (a, b, again))
     assert one.digest == same.digest != two.digest
-    assert a.failures == () and not a.expected
+    assert a.ok and not a.has_expectations
     assert sim.replay({**LOAD, "expect": {"steps": 0}}).failures
     for wrong in (-1, 2**63, 1.5, "1"):
         with pytest.raises(InputError, match="seed: found"):

@@ -38,7 +38,7 @@ class Heard(Observer):
 def test_a_result_has_every_variant_in_the_order_of_the_file_and_no_failure() -> None:
     result = replay(load(S02))
     assert list(result.variants) == ["old gate", "fixed gate"]
-    assert (result.failures, result.expected, result.clock) == ((), True, "steps")
+    assert (result.failures, result.has_expectations, result.clock) == ((), True, "steps")
     assert [o.poisoned for o in result.variants.values()] == [1, 0]
 
 

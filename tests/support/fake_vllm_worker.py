@@ -1,9 +1,10 @@
 """Stands in for ``vllm_worker.py``: one request at a time, whole in one chunk, without any vLLM.
 
 Arguments choose a way to misbehave at the first step: ``crash``, ``kill``, ``hang``, ``garbage``, ``raise``,
-``prints``, ``floods``, ``endless``, ``leaves`` (a process that holds its pipes), ``unsupported`` (at init) or
-``slow-start`` (never says hello). With ``orphan`` it starts a process, writes both process ids into the file named
-next, and waits. With ``say`` it answers what is named next with the JSON that follows.
+``prints``, ``floods``, ``endless``, ``leaves`` (a process that holds its pipes), ``unsupported`` (at init), ``poison``
+(claims a slot that nobody wrote), ``crash-once FILE`` (unless the file is there, which it makes), ``slow-start`` (never
+says hello) or ``no-start`` (ends before). With ``orphan`` it starts a process, writes both process ids into the file
+named next, and waits. With ``say`` it answers what is named next with the JSON that follows.
 """
 
 import json
@@ -55,6 +56,8 @@ class Fake:
                 ["admit", request["id"], 0, 0, False, [], 0, []],
             ]
             rows.append([request["id"], 0, 16, [], [[1], [2, 3]], None, "split", 0])
+            if self.how == "poison":
+                log.insert(-1, ["claim", 1, 3, request["id"], 0, 16, "cd" * 36])
         for row in rows:
             next(r for r in self.running if r["id"] == row[0])["computed"] = row[2]
         return {"aborted": [], "log": log, "rows": rows, "given": [[1], []], "copies": []}
@@ -70,6 +73,9 @@ class Fake:
         return {"log": log, "finished": [r["id"] for r in done], "free": 7}
 
     def _misbehave(self) -> None:
+        if self.how == "crash-once" and not Path(sys.argv[2]).exists():
+            Path(sys.argv[2]).touch()
+            os._exit(7)
         if self.how == "crash":
             print("the sky fell", file=sys.stderr)
             os._exit(7)
@@ -106,6 +112,8 @@ def main() -> None:
     how = sys.argv[1] if len(sys.argv) > 1 else ""
     if how == "slow-start":
         time.sleep(60)
+    if how == "no-start":
+        sys.exit("ModuleNotFoundError: nothing_of_this_name")
     if how == "orphan":
         Path(sys.argv[2]).write_text(f"{os.getpid()} {started()} ", encoding="utf-8")
         print('{"version":"0"}', flush=True)

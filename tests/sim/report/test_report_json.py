@@ -9,8 +9,9 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sim.errors import EngineError
 from sim.report.json import dumps, to_json
-from sim.result import Outcome, Result
+from sim.result import Failure, NotRun, Outcome, Result
 
 OUTCOME_KEYS = [
     "poisoned", "poisoned_roots", "findings", "wrong_restores", "wrong_reads", "tainted_requests",
@@ -23,17 +24,36 @@ OUTCOME_KEYS = [
 
 def test_the_keys_are_the_published_ones_in_their_order(told: SimpleNamespace) -> None:
     tree = to_json(told.result())
-    assert list(tree) == ["scenario", "clock", "variants"]
+    assert list(tree) == ["scenario", "clock", "variants", "not_run"]
     assert list(tree["variants"]) == ["old gate", "fixed gate"]
     assert list(tree["variants"]["old gate"]) == OUTCOME_KEYS
 
 
 def test_every_count_of_an_outcome_is_in_the_json(told: SimpleNamespace) -> None:
     tree = to_json(told.result())["variants"]["old gate"]
-    not_counts = {"variant", "preset", "groups", "rules", "time_us", "wall_s", "free_blocks", "states"}
+    not_counts = {"variant", "preset", "groups", "rules", "time_us", "wall_s", "free_blocks", "states", "engine"}
     # Of the frames: single requests and claims, as many as there are.
     not_counts |= {"tainted", "wrong_claims"}
     assert set(Outcome.__dataclass_fields__) - not_counts == set(tree)
+
+
+def test_what_did_not_run_is_in_the_json_and_so_is_the_engine(told: SimpleNamespace) -> None:
+    result = told.result(x=told.outcome("v@vllm:main", engine="vllm:main"))
+    error = EngineError("vllm:main was killed")
+    tree = to_json(replace(result, not_run=(NotRun("w@vllm:main", "c", error, "vllm:main"),)))
+    assert tree["variants"]["v@vllm:main"]["engine"] == "vllm:main"
+    why = {"kind": "error", "why": "vllm:main was killed"}
+    assert tree["not_run"] == [{"variant": "w@vllm:main", "case": "c", "engine": "vllm:main", **why}]
+
+
+def test_against_a_baseline_what_is_new_and_what_is_not_is_in_the_json(told: SimpleNamespace) -> None:
+    new, old = Failure("v", "", "hits.b", {"min": 1}, 0), Failure("v", "c", "findings", "none", "I1")
+    tree = to_json(replace(told.result(new), baseline="vllm:0.27.0", in_baseline=(old,)))
+    assert tree["baseline"] == {
+        "engine": "vllm:0.27.0",
+        "new": [{"variant": "v", "case": "", "key": "hits.b", "expected": {"min": 1}, "found": 0}],
+        "also_there": [{"variant": "v", "case": "c", "key": "findings", "expected": "none", "found": "I1"}],
+    }
 
 
 def test_a_finding_says_what_is_claimed_what_is_held_and_by_which_write(told: SimpleNamespace) -> None:
@@ -66,10 +86,11 @@ def test_a_number_that_is_none_becomes_null_and_the_keys_stay(told: SimpleNamesp
     assert variants["none"]["ttft_us"] == {"p50": None, "p95": None, "p99": None}
 
 
-def test_several_results_are_a_list_and_one_is_an_object(told: SimpleNamespace) -> None:
-    result = told.result()
-    assert json.loads(dumps([result, result])) == [to_json(result)] * 2
-    assert json.loads(dumps([result])) == [to_json(result)]
+def test_several_results_are_a_list_with_their_paths_and_one_is_an_object(told: SimpleNamespace) -> None:
+    result, other = told.result(), replace(told.result(), path="other/s.yaml")
+    trees = [{"path": each.path, **to_json(each)} for each in (result, other)]
+    assert json.loads(dumps([result, other])) == trees
+    assert json.loads(dumps([result])) == trees[:1]
     assert json.loads(dumps(result)) == to_json(result)
 
 

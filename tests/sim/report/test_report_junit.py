@@ -9,8 +9,9 @@ from xml.etree import ElementTree as ET
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sim.errors import EngineError, RefusedError
 from sim.report.junit import to_junit
-from sim.result import Failure, Outcome, Result
+from sim.result import Failure, NotRun, Outcome, Result
 
 
 def test_a_suite_is_a_file_and_a_case_is_a_variant_or_one_of_its_cases(told: SimpleNamespace) -> None:
@@ -75,8 +76,8 @@ def test_a_failure_of_an_unknown_variant_is_not_lost(told: SimpleNamespace) -> N
 
 @given(st.text(), st.text(min_size=1), st.text())
 def test_any_names_give_valid_xml(scenario: str, variant: str, found: str) -> None:
-    result = Result(scenario, "", "", "f", "us", {variant: Outcome(variant, "", (), {})}, expected=True)
-    result = replace(result, failures=(Failure(variant, "", variant, 0, found),))
+    result = Result(scenario, "", "", "f", "us", {variant: Outcome(variant, "", (), {})}, has_expectations=True)
+    result = replace(result, failed_expectations=(Failure(variant, "", variant, 0, found),))
     root = ET.fromstring(to_junit([result]).encode())
     assert root.get("failures") == "1"
     assert len(root[0]) == 1
@@ -91,6 +92,38 @@ def test_whatever_makes_a_check_fail_fails_a_case(told: SimpleNamespace) -> None
     """Poison, a state that is no number, a run that never ends."""
     for severity, more in (("poison", {}), ("numerics", {}), ("liveness", {"livelock": True})):
         result = told.result(x=told.clean("x", findings=(told.finding(severity=severity),), **more), expected=False)
-        assert result.unexpected == ["x"]
+        assert result.wrong_where_silent == ["x"]
         (case,) = ET.fromstring(to_junit([result]))[0]
         assert case[0].get("message") == f"1 {severity} finding"
+
+
+def test_what_did_not_run_is_skipped_or_an_error_and_never_absent(told: SimpleNamespace) -> None:
+    not_run = (
+        NotRun("x", "", RefusedError("it has no such thing")),
+        NotRun("old gate", "resume", EngineError("it was killed\n  it wrote last:\n  oh")),
+    )
+    suite = ET.fromstring(to_junit([replace(told.result(), not_run=not_run)]))[0]
+    assert {str(case.get("name")): [child.tag for child in case] for case in suite} == {
+        "old gate": [],
+        "fixed gate": [],
+        "x": ["skipped"],
+        "old gate / resume": ["error"],
+    }
+    assert [suite.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["4", "0", "1", "1"]
+    assert suite[3][0].get("message") == "it was killed" and "it wrote last" in (suite[3][0].text or "")
+
+
+def test_a_file_that_was_skipped_is_there_with_its_reason(told: SimpleNamespace) -> None:
+    root = ET.fromstring(to_junit([told.result()], skipped={"away.yaml": "there is no folder of traces"}))
+    assert (root.get("skipped"), root.get("errors"), root[1].get("file")) == ("1", "0", "away.yaml")
+    assert root[1][0][0].get("message") == "there is no folder of traces"
+
+
+def test_cases_that_would_be_called_the_same_are_kept_apart(told: SimpleNamespace) -> None:
+    result = told.result(x=told.outcome("a", cases={"b": told.clean("a")}), y=told.outcome("a / b"))
+    suite = ET.fromstring(to_junit([result]))[0]
+    assert [case.get("name") for case in suite] == ["a", "a / b", "a / b (2)"]
+    named = replace(told.result(), scenario="s.yaml", path="")
+    root = ET.fromstring(to_junit([named, named], refused={"s.yaml": "bad"}))
+    assert [suite.get("name") for suite in root] == ["s.yaml", "s.yaml (2)", "s.yaml (3)"]
+    assert root[2].get("file") == "s.yaml"

@@ -52,10 +52,10 @@ def test_what_was_not_compared_is_said_and_nothing_is_asked_of_it(told: SimpleNa
     result = replace(told.result(), uncompared=("old gate",))
     assert verdict(result) == "as expected; not compared: old gate"
     alone = replace(told.result(v=told.outcome("v"), expected=False), uncompared=("v",))
-    assert (alone.unexpected, verdict(alone)) == ([], "not compared: v")
+    assert (alone.wrong_where_silent, verdict(alone)) == ([], "not compared: v")
     # Nothing of these releases is in the file: nothing is "as expected".
     away = replace(told.result(x=told.clean("x", restores=1), expected=False), elsewhere=("x",))
-    assert verdict(away) == "nothing poisoned; the file expects nothing of this release"
+    assert verdict(away) == "nothing poisoned; the file expects nothing of this engine"
 
 
 def test_wrong_reads_are_called_so_and_not_poisoned(told: SimpleNamespace) -> None:
@@ -125,7 +125,7 @@ def test_a_log_that_never_ends_says_so(told: SimpleNamespace) -> None:
     stream = io.StringIO()
     heard = Result("s", "", "", "s.jsonl", "us", {"v": stuck(told)}, is_scenario=False)
     print_verdict(heard, Console(file=stream, width=80))
-    assert heard.unexpected == ["v"] and stream.getvalue() == "never ends\n"
+    assert heard.wrong_where_silent == ["v"] and stream.getvalue() == "never ends\n"
 
 
 @pytest.mark.parametrize("elsewhere", [True, False])
@@ -133,4 +133,4 @@ def test_on_another_release_nothing_is_offered_to_be_expected(told: SimpleNamesp
     result = told.result(Failure("old gate", "", "poisoned", 0, 1))
     lines = checked(replace(result, elsewhere=("old gate",) if elsewhere else ()))
     assert any("expect: {" in line for line in lines) is not elsewhere
-    assert any("old gate: the file expects nothing of this release" in line for line in lines) is elsewhere
+    assert any("old gate: the file expects nothing of this engine" in line for line in lines) is elsewhere
