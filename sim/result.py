@@ -52,6 +52,7 @@ class Outcome:
     wrong_restores: int = 0
     wrong_reads: int = 0
     tainted_requests: int = 0
+    not_judged: int = 0
     null_boundaries: int = 0
     materialized_boundaries: int = 0
     deferred: int = 0
@@ -93,6 +94,8 @@ class Outcome:
     """By number of a claim, in the order in which they were made: the first finding (I1, I13) about it."""
     states: States | None = None
     """None for ``digest``."""
+    not_asked: tuple[str, ...] = ()
+    """What no verdict is about, since a log never tells it."""
     free_blocks: int = field(default=-1, compare=False)
     """Blocks in the free queue at the end; -1 where nobody can say (a log). Never part of the JSON."""
     wall_s: float = 0.0

@@ -19,7 +19,8 @@ from oracle.drift import drift as continuations
 from oracle.numerics import WORST, TooLarge
 from oracle.states import Arithmetic, Numeric, Unavailable
 from oracle.states import family as family_of
-from sim.adapters.log import read
+from sim.adapters.coherence import Coherence, Impossible
+from sim.adapters.log import numbered
 from sim.chronicle import Chronicle
 from sim.digest import Digest
 from sim.engine import presets, rules
@@ -230,6 +231,7 @@ def outcome_of(
         wrong_restores=counts.wrong_restores,
         wrong_reads=counts.wrong_reads,
         tainted_requests=len(counts.tainted),
+        not_judged=counts.not_judged,
         null_boundaries=counts.null_boundaries,
         materialized_boundaries=counts.materialized_boundaries,
         deferred=tally.deferred,
@@ -265,7 +267,7 @@ def outcome_of(
 
 
 SUMMED = (
-    "poisoned", "poisoned_roots", "wrong_restores", "wrong_reads", "tainted_requests", "null_boundaries",
+    "poisoned", "poisoned_roots", "wrong_restores", "wrong_reads", "tainted_requests", "not_judged", "null_boundaries",
     "materialized_boundaries", "deferred", "same_step_refused", "hit_tokens", "resume_hit_tokens", "loaded_tokens",
     "prefill_tokens", "resets", "rejected", "prompt_tokens", "output_tokens", "requests", "finished", "steps", "chunks",
     "preempted", "evicted", "claims", "restores", "time_us", "violated", "wall_s",
@@ -288,6 +290,7 @@ def sum_of(cases: Mapping[str, Outcome]) -> Outcome:
         loads={},
         tainted={},
         wrong_claims={},
+        not_asked=tuple(dict.fromkeys(chain.from_iterable(outcome.not_asked for outcome in cases.values()))),
         cases=dict(cases),
         states=_sum_of_states([outcome.states for outcome in cases.values()]),
     )
@@ -374,25 +377,32 @@ def drift(subject: Subject, tokens: int) -> Drift | None:
 
 
 def audit(path: Path, truth: Truth = DIGEST) -> Result:
-    """The invariants over a recorded event log; one variant for each run in it."""
+    """The invariants over a recorded event log; one variant for each run in it.
+
+    Raises InputError with file and line at an event that cannot follow from those before it.
+    """
     variants: dict[str, dict[str, Outcome]] = {}
     name, clock = path.stem, "us"
     hearing: _Hearing | None = None
-    for number, event in enumerate(read(path), 1):
+    for line, event in numbered(path):
         if isinstance(event, RunEvent):
             if hearing is not None:
-                variants.setdefault(hearing.variant, {})[hearing.case] = hearing.outcome()
+                _enter(variants, hearing)
             hearing = _Hearing(event, truth)
             name, clock = str(event.options.get("scenario", name)), str(event.options.get("clock", clock))
         assert hearing is not None
-        if isinstance(event, AdvanceEvent) and event.steps > 1 and not hearing.merges:
-            raise InputError(
-                f"{path}: event {number} (advance) is {event.steps} decode steps in one, and a state in {truth.dtype} "
-                "is rounded at each; write the log with --no-fast-forward"
-            )
         try:
+            hearing.coherence.line = line
+            tell(event, hearing.coherence)
+            if isinstance(event, AdvanceEvent) and event.steps > 1 and not hearing.merges:
+                raise InputError(
+                    f"{path}:{line}: advance: {event.steps} decode steps in one, and a state in {truth.dtype} "
+                    "is rounded at each; write the log with --no-fast-forward"
+                )
             with _fitting(truth):
                 tell(event, hearing.everyone)
+        except Impossible as error:
+            raise InputError(f"{path}:{error.line}: {error}") from error
         except (
             ArithmeticError,
             AttributeError,
@@ -404,12 +414,22 @@ def audit(path: Path, truth: Truth = DIGEST) -> Result:
         ) as error:
             kind = type(event).__name__.lower()
             raise InputError(
-                f"{path}: event {number} ({kind}) does not follow from those before it: {type(error).__name__} {error}"
+                f"{path}:{line}: {kind}: does not follow from those before it: {type(error).__name__} {error}"
             ) from error
     assert hearing is not None
-    variants.setdefault(hearing.variant, {})[hearing.case] = hearing.outcome()
+    _enter(variants, hearing)
     outcomes = {v: cases[""] if "" in cases else sum_of(cases) for v, cases in variants.items()}
     return Result(name, "", "", str(path), clock, outcomes, is_scenario=False)
+
+
+def _enter(variants: dict[str, dict[str, Outcome]], hearing: _Hearing) -> None:
+    """Add a run that is over: under its name, or where another has that already (a server that was started again)
+    under its name and place."""
+    variant, runs = hearing.variant, sum(max(len(cases), 1) for cases in variants.values())
+    taken = variants.get(variant, {})
+    if hearing.case in taken or (taken and "" in (hearing.case, *taken)):
+        variant = f"{variant} (run {runs + 1})"
+    variants.setdefault(variant, {})[hearing.case] = replace(hearing.outcome(), variant=variant)
 
 
 class _Hearing:
@@ -419,21 +439,21 @@ class _Hearing:
         self.head, self.truth = head, truth
         self.variant = str(head.options.get("variant", head.engine))
         self.case = str(head.options.get("case", ""))
+        self.coherence = Coherence()
         self.auditor, self.tally, self.digest = _auditor(truth), Tally(), Digest()
         self.everyone = Fanout([self.auditor, self.tally, self.digest])
         family = self.auditor.family
         self.merges = not isinstance(family, Numeric) or family.merges
 
     def outcome(self) -> Outcome:
-        table = self.head.options.get("rules")
-        rules_in_force = table if isinstance(table, dict) else {}
-        return outcome_of(
+        outcome = outcome_of(
             self.variant,
             self.head.engine,
             self.head.groups,
-            rules_in_force,
+            self.head.options.get("rules", {}),
             self.auditor,
             self.tally,
             self.digest,
             self.truth,
         )
+        return replace(outcome, not_asked=self.coherence.unasked)

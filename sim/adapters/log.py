@@ -44,6 +44,11 @@ def _plain(value: Any) -> Any:
 
 def read(path: Path) -> Iterator[Any]:
     """The events of a log. Raises InputError that names the file, the line and what is wrong with it."""
+    return (event for _, event in numbered(path))
+
+
+def numbered(path: Path) -> Iterator[tuple[int, Any]]:
+    """The events of a log, each with its line. Raises InputError as :func:`read` does."""
     try:
         stream = path.open(encoding="utf-8")
     except OSError as error:
@@ -59,7 +64,7 @@ def read(path: Path) -> Iterator[Any]:
                     schema = event.schema
                 elif not schema:
                     raise InputError(f"{path}:{number}: event: found {type(event).__name__.lower()}, allowed: run")
-                yield event
+                yield number, event
         except UnicodeDecodeError as error:
             raise InputError(f"{path}: not UTF-8 text ({error.reason})") from error
         except OSError as error:

@@ -12,8 +12,8 @@ from sim.events import Finding, Write
 from sim.result import Outcome, Result, States
 
 COUNTS = (
-    "wrong_restores", "wrong_reads", "tainted_requests", "null_boundaries", "materialized_boundaries", "deferred",
-    "same_step_refused", "hit_tokens", "resume_hit_tokens", "loaded_tokens", "prefill_tokens", "prompt_tokens",
+    "wrong_restores", "wrong_reads", "tainted_requests", "not_judged", "null_boundaries", "materialized_boundaries",
+    "deferred", "same_step_refused", "hit_tokens", "resume_hit_tokens", "loaded_tokens", "prefill_tokens", "prompt_tokens",
     "output_tokens", "requests", "finished", "steps", "chunks", "preempted", "evicted", "claims", "restores", "resets",
     "rejected", "livelock",
 )  # fmt: skip
@@ -51,6 +51,8 @@ def _outcome(outcome: Outcome, is_case: bool = False) -> dict[str, Any]:
     if not is_case:
         tree["cases"] = {name: _outcome(case, is_case=True) for name, case in outcome.cases.items()}
     tree["violated"] = outcome.violated
+    if outcome.not_asked:
+        tree["not_asked"] = list(outcome.not_asked)
     if outcome.states is not None:
         tree["states"] = _states(outcome.states)
     return tree
