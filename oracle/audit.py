@@ -47,6 +47,8 @@ class Auditor(Observer):
         """What was stored under a key of a group; None: a slot without content."""
         self._storing: dict[tuple[int, str], int] = {}
         """The slots that are stored at the end of this step."""
+        self._hands_out = False
+        """Whether this run tells which slots requests are given: a log need not."""
         self._prefilled: list[str] = []
         self._ended: list[tuple[int, str]] = []
         """Requests, and the step in which they ended: steps in flight may still tell of them."""
@@ -159,6 +161,9 @@ class Auditor(Observer):
     def claim(self, group: int, slot: int, request: str, column: int, offset: int, hash: bytes) -> None:
         # What a step publishes when it commits comes after the prefills that ended in it.
         self._count_prefilled()
+        if self._hands_out:
+            # A slot that only a copy is to fill is told of with its claim.
+            self.slots.hand([slot])
         self.claims.claim(group, slot, request, column, offset, hash)
 
     def unclaim(self, group: int, slot: int, hash: bytes, why: str) -> None:
@@ -167,7 +172,9 @@ class Auditor(Observer):
     def allocate(self, request: str, group: int, column: int, slots: Sequence[int]) -> None:
         self.custody.allocate(request, group, slots)
         self.slots.hand(slots)
-        if not self.groups[group].recurrent:
+        if self.groups[group].recurrent:
+            self._hands_out = True
+        else:
             self._erase([slot for slot in slots if slot != NULL])
 
     def copy(self, request: str, group: int, kind: str, src: int, dst: int, conv_src: int, shift: int) -> None:

@@ -13,7 +13,7 @@ and of all that came before it too; :attr:`Coherence.unasked` says what was neve
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -125,8 +125,8 @@ class KVCache:
 
     # Allocating.
 
-    def admit(self, request: Request, new: int, hit: Hit, external: int, reserve: bool, others: bool) -> Refusal | None:
-        """Allocate for a waiting request; None or the reason of a refusal, which leaves everything as it was.
+    def admit(self, request: Request, new: int, hit: Hit, external: int, reserve: bool, others: bool) -> str:
+        """Allocate for a waiting request; '' or the Refusal, which leaves everything as it was.
 
         ``reserve``: refuse unless its whole sequence would fit; ``others``: whether anything runs beside it (the
         watermark then applies).
@@ -156,7 +156,7 @@ class KVCache:
             self._adopt(request, hit, external, total)
         self._extend(request, slots, end)
         self.publishing.publish(request, end, total)
-        return None
+        return ""
 
     def outgrows(self, request: Request) -> bool:
         """Whether a request that holds nothing would need more at its end than the pool has, the null block apart."""

@@ -62,10 +62,13 @@ def _rank(finding: Finding) -> tuple[bool, int, int, int]:
 
 def repeats(pairs: Iterable[tuple[str, Finding]]) -> list[tuple[str, list[Finding]]]:
     """Findings in the same order, those that differ in nothing but the step as one."""
-    found: dict[tuple[str, Finding], list[Finding]] = {}
+    found: dict[tuple[str, Finding, int], list[Finding]] = {}
+    in_step: Counter[tuple[str, Finding, int]] = Counter()
     for case, finding in pairs:
-        found.setdefault((case, replace(finding, id=0, step=0, time_us=0)), []).append(finding)
-    return [(case, same) for (case, _), same in found.items()]
+        alike = replace(finding, id=0, step=0, time_us=0)
+        in_step[case, alike, finding.step] += 1
+        found.setdefault((case, alike, in_step[case, alike, finding.step]), []).append(finding)
+    return [(case, same) for (case, *_), same in found.items()]
 
 
 def finding_line(finding: Finding, again: Sequence[Finding] = ()) -> str:
