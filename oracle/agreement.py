@@ -25,7 +25,9 @@ def check_agreement(
     found, content = list(claims.found(slot)), evidence.slots.get(slot)
     # A slot that nobody told of may have been published before anybody listened.
     unheard = not found and content is not None and not content.heard
-    if not unheard and all(c.group != group or c.truth != truth for c in found):
+    if unheard:
+        evidence.counts.not_judged.add((request, group))
+    elif all(c.group != group or c.truth != truth for c in found):
         name = groups[group].name
         message = f"{request} was given a hit of {offset} tokens, and {name} has no state@{offset} (slot {slot})"
         evidence.shape("I5", Severity.POISON, request, offset, group_hits[group], message, name, column)

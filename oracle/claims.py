@@ -30,8 +30,6 @@ class Claims:
         """Slots, and what they were advertised as until the decision that is being told."""
         self._before = 0
         """How many claims were made before it."""
-        self._unheard: set[tuple[bytes, int]] = set()
-        """Each (hash, slot) that was never judged."""
         self._pairs: dict[tuple[bytes, int], int] = {}
         """The finding of each (hash, slot) that was ever wrong."""
 
@@ -94,8 +92,7 @@ class Claims:
                 self.due[slot] = None
                 continue
             if content is not None and not content.heard:
-                counts.not_judged += (hash, slot) not in self._unheard
-                self._unheard.add((hash, slot))
+                counts.not_judged.add((hash, slot))
                 continue
             if content is not None and content.state is not None and evidence.family.equal(content.state, claim.truth):
                 lockstep = self.lockstep

@@ -135,7 +135,8 @@ class Numerics:
             lineage.add(
                 Draft(
                     "I18", Severity.NUMERICS, check.step, check.time_us, check.request, check.group, check.column,
-                    check.slot, check.claimed, check.claimed if check.finding is None else None, Holding.NOT_FINITE, message,
+                    check.slot, check.claimed, check.claimed if check.finding is None else None, Holding.NOT_FINITE,
+                    message,
                 )
             )  # fmt: skip
         done.infinite.clear()

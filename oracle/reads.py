@@ -27,7 +27,7 @@ class Reads:
         now = evidence.now
         first = group in seen.unread
         if content is not None and not content.heard:
-            counts.not_judged += first
+            counts.not_judged.add((request, group))
             return None
         counts.tainted.setdefault(request, now.time_us)
         restored = first and (seen.hit or seen.external) and not seen.misled

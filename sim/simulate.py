@@ -231,7 +231,7 @@ def outcome_of(
         wrong_restores=counts.wrong_restores,
         wrong_reads=counts.wrong_reads,
         tainted_requests=len(counts.tainted),
-        not_judged=counts.not_judged,
+        not_judged=len(counts.not_judged),
         null_boundaries=counts.null_boundaries,
         materialized_boundaries=counts.materialized_boundaries,
         deferred=tally.deferred,

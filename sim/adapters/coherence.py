@@ -90,6 +90,10 @@ class Life:
     """Recurrent groups of which the state that it starts from may still be told."""
     copies: set[tuple[int, int]] = field(default_factory=set)
     """(group, slot) of copies that were made for it."""
+    released: set[tuple[int, int]] = field(default_factory=set)
+    """(group, slot) of what it let go of and was not seen to get."""
+    sources: dict[int, int] = field(default_factory=dict)
+    """By recurrent group: the slot from which it is to start, until it has read that."""
     tables: dict[int, dict[int, int]] = field(default_factory=dict)
     """By recurrent group: the slots of its columns."""
     ends: dict[int, int] = field(default_factory=dict)
@@ -105,6 +109,8 @@ class Life:
         self.era += 1
         self.starts.clear()
         self.copies.clear()
+        self.released.clear()
+        self.sources.clear()
         self.tables.clear()
         self.ends.clear()
 
@@ -142,6 +148,8 @@ class Coherence(Observer):
         """Slots that were handed out, loaded or copied to."""
         self._unplaced: dict[int, tuple[int, Impossible]] = {}
         """Claimed slots that a copy of that step has yet to put into a table."""
+        self._copied: set[tuple[object, ...]] = set()
+        """Copies of this step."""
         self._stored: dict[tuple[int, str], int] = {}
         self._never = ""
         """A request that was refused for good, until it is taken away."""
@@ -299,12 +307,10 @@ class Coherence(Observer):
         self._check(not self._never, "commit", None, f"an abort of {self._never}, which is refused for good, before")
         for name, row in [*self._batches.pop(self._runs, {}).items(), *self._quiet.items()]:
             life = self._lives[name]
-            if row.era != life.era:
-                continue
-            for group in sorted(row.left):
-                self._check(False, "commit", None, f"an advance of {name} in group {group} before, as its chunk says")
-            self._check(row.emitted or not row.emits, "commit", None, f"an output of {name} before, as its chunk says")
+            if row.era == life.era:
+                self._run_through("commit", name, row)
         self._quiet.clear()
+        self._copied.clear()
         for slot, (step, error) in list(self._unplaced.items()):
             if step <= self._runs:
                 del self._unplaced[slot]
@@ -312,6 +318,12 @@ class Coherence(Observer):
                 if "allocate" in self._told:
                     raise error
         self._open, self._time = False, time_us
+
+    def _run_through(self, kind: str, request: str, row: Row) -> None:
+        """All that comes of a row is told before."""
+        for group in sorted(row.left):
+            self._check(False, kind, None, f"an advance of {request} in group {group} before, as its chunk says")
+        self._check(row.emitted or not row.emits, kind, None, f"an output of {request} before, as its chunk says")
 
     def end(self, steps: int, time_us: int, livelock: bool) -> None:
         self._check(not self._open and not self._ended, "end", steps, "none before the last step's commit, and one")
@@ -350,6 +362,7 @@ class Coherence(Observer):
             self._check(0 <= count <= life.known, f"admit.{key}", count, f"0 to {life.known}, its tokens")
         self._check(hit + external <= life.known, "admit.external", external, f"0 to {life.known - hit}")
         life.state, life.admitted, life.hit = "running", True, hit + external > 0
+        life.released.clear()
         life.starts = set(self.recurrent) if life.hit else set()
         life.restores = hit > 0 and not external
 
@@ -369,6 +382,7 @@ class Coherence(Observer):
             # Known or not: it was advertised, perhaps before this log began.
             life.tables.setdefault(group, {}).setdefault(column, slot)
             self._known.add(slot)
+            life.sources[group] = slot
 
     def _start(self, life: Life, kind: str, request: str, group: int) -> None:
         """A state from which a request is to start: one for each recurrent group."""
@@ -396,6 +410,7 @@ class Coherence(Observer):
         self._known.add(slot)
         self._unplaced.pop(slot, None)
         life.tables.setdefault(group, {}).setdefault((offset - 1) // size, slot)
+        life.sources[group] = slot
 
     def preempt(self, request: str) -> None:
         self._within("preempt")
@@ -406,6 +421,15 @@ class Coherence(Observer):
         life = self._life("finish", request, "running")
         least = life.max_tokens if life.simulated else 1
         self._check(life.outputs >= least, "finish.request", request, f"none before its output of {least} tokens")
+        row = self._batches.get(self._runs, {}).get(request)
+        if row is not None and row.era == life.era:
+            self._run_through("finish", request, row)
+        for group, table in life.tables.items():
+            table = {column: slot for column, slot in table.items() if (group, slot) not in life.copies}
+            if table:
+                self._lacks(
+                    "release", "finish.request", request, f"a release before of {sorted(table.values())}, group {group}"
+                )
         life.leave("gone")
 
     def abort(self, request: str) -> None:
@@ -428,17 +452,20 @@ class Coherence(Observer):
         self._check(bool(slots), "allocate.slots", [], "one or more")
         for slot in slots:
             self._slot("allocate.slots", slot, 0 if recurrent else 1)
+            self._check(slot == NULL or slots.count(slot) == 1, "allocate.slots", list(slots), "each once")
         if not recurrent:
             self._check(not request, "allocate.request", request, "'' for attention")
             self._check(column == -1, "allocate.column", column, "-1 for attention")
             return
         life = self._life("allocate", request)
         self._tells("allocate")
-        least = life.ends.get(group, 0)
-        self._check(column >= least, "allocate.column", column, f"{least} or more: those before are given")
-        table = life.tables.setdefault(group, {})
+        least, table = life.ends.get(group, 0), life.tables.setdefault(group, {})
+        free = column >= least or (column >= 0 and column not in table)
+        self._check(free, "allocate.column", column, f"{least} or more: those before are given")
+        for slot in slots:
+            self._unplaced.pop(slot, None)
         table.update((column + i, slot) for i, slot in enumerate(slots) if slot != NULL)
-        life.ends[group] = column + len(slots)
+        life.ends[group] = max(least, column + len(slots))
         self._known.update(slots)
 
     def release(self, request: str, group: int, slots: Sequence[int]) -> None:
@@ -452,8 +479,12 @@ class Coherence(Observer):
             columns = [column for column, held in table.items() if held == slot]
             for column in columns:
                 del table[column]
-            # Of a hit only the state that it starts from is named.
-            if not columns and not life.hit and (group, slot) not in life.copies:
+            if not columns:
+                life.released.add((group, slot))
+            self._handed("release.slots", slot)
+            # Of what was hit only the state that it starts from is named.
+            shared = (life.hit or (group, slot) in self._claims) and (group, slot) not in life.released
+            if not (columns or shared or (group, slot) in life.copies):
                 self._lacks("allocate", "release.slots", slot, f"a slot that {request} holds")
 
     def claim(self, group: int, slot: int, request: str, column: int, offset: int, hash: bytes) -> None:
@@ -527,6 +558,10 @@ class Coherence(Observer):
             self._check(self._budget >= 0, "chunk.end", end, "what the step's budget has left")
         emits = end - run >= last if not flying else True
         most = 1 + (drafts if emits else 0)
+        for group in self.recurrent:
+            column = (end - 1) // self.groups[group].block_size
+            if column >= life.ends.get(group, 0) and column not in life.tables.get(group, {}):
+                self._lacks("allocate", "chunk.end", end, f"where group {group} has a block: column {column} has none")
         batch[request] = Row(end, drafts, run, 0, life.era, emits and not flying, most, set(self.recurrent))
         life.covered = max(life.covered, self._step)
 
@@ -557,10 +592,19 @@ class Coherence(Observer):
         self._check(-top <= shift <= top, "copy.shift", shift, f"{-top} to {top}")
         if not recurrent:
             return
+        self._handed("copy.src", src)
+        told = (self._runs, request, group, kind, src, dst, conv_src, shift)
+        self._check(told not in self._copied, "copy", list(told[1:]), "each once in a step")
+        self._copied.add(told)
         if kind == CopyKind.COW:
             self._known.add(dst)
             self._unplaced.pop(dst, None)
-            life.copies.add((group, dst))
+            life.copies |= {(group, src), (group, dst)}
+            if life.sources.get(group) == src:
+                # What was shared makes room for the copy.
+                table = life.tables.get(group, {})
+                table.update((column, dst) for column, slot in tuple(table.items()) if slot == src)
+                del life.sources[group]
         else:
             self._handed("copy.dst", dst)
 
@@ -581,12 +625,19 @@ class Coherence(Observer):
         if row is None or group not in row.left:
             raise self._impossible("advance.request", request, "one whose chunk is to run, once a group")
         row.left.discard(group)
+        if not steps:
+            self._lives[request].sources.pop(group, None)
         self._check(end == row.end, "advance.end", end, f"{row.end}, where its chunk ends")
         self._check(0 <= start < end, "advance.start", start, f"0 to {end - 1}, below its end")
         self._check(steps == row.steps, "advance.steps", steps, f"{row.steps}, as its chunk says")
         self._check(len(drafts) == row.run, "advance.drafts", list(drafts), f"{row.run}, as its chunk says")
         self._slot("advance.read", read, -1)
         self._handed("advance.read", read)
+        self._check(len(set(writes)) == len(writes), "advance.writes", list(map(list, writes)), "each once")
+        column = (end - 1) // self.groups[group].block_size
+        # Kernels leave the null block alone.
+        ends = any(offset == end for offset, _ in writes) or column not in self._lives[request].tables.get(group, {})
+        self._check(ends, "advance.writes", list(map(list, writes)), f"one at {end}, where the chunk ends")
         first = end - len(drafts) - 1 if steps else start
         for offset, slot in writes:
             self._check(first < offset <= end, "advance.writes", offset, f"{first + 1} to {end}, within the chunk")

@@ -14,8 +14,8 @@ from sim.result import Outcome, Result, States
 COUNTS = (
     "wrong_restores", "wrong_reads", "tainted_requests", "not_judged", "null_boundaries", "materialized_boundaries",
     "deferred", "same_step_refused", "hit_tokens", "resume_hit_tokens", "loaded_tokens", "prefill_tokens",
-    "prompt_tokens", "output_tokens", "requests", "finished", "steps", "chunks", "preempted", "evicted", "claims", "restores", "resets",
-    "rejected", "livelock",
+    "prompt_tokens", "output_tokens", "requests", "finished", "steps", "chunks", "preempted", "evicted", "claims",
+    "restores", "resets", "rejected", "livelock",
 )  # fmt: skip
 """Fields of an outcome that are written as they are, in this order."""
 PERCENTILES = ("p50", "p95", "p99")
