@@ -96,8 +96,6 @@ class Life:
     """By recurrent group: the slot from which it is to start, until it has read that."""
     tables: dict[int, dict[int, int]] = field(default_factory=dict)
     """By recurrent group: the slots of its columns."""
-    ends: dict[int, int] = field(default_factory=dict)
-    """By recurrent group: columns of its table, as far as they were told."""
 
     @property
     def known(self) -> int:
@@ -112,7 +110,6 @@ class Life:
         self.released.clear()
         self.sources.clear()
         self.tables.clear()
-        self.ends.clear()
 
 
 class Coherence(Observer):
@@ -425,7 +422,7 @@ class Coherence(Observer):
         if row is not None and row.era == life.era:
             self._run_through("finish", request, row)
         for group, table in life.tables.items():
-            table = {column: slot for column, slot in table.items() if (group, slot) not in life.copies}
+            table = {at: slot for at, slot in table.items() if slot != NULL and (group, slot) not in life.copies}
             if table:
                 self._lacks(
                     "release", "finish.request", request, f"a release before of {sorted(table.values())}, group {group}"
@@ -459,13 +456,12 @@ class Coherence(Observer):
             return
         life = self._life("allocate", request)
         self._tells("allocate")
-        least, table = life.ends.get(group, 0), life.tables.setdefault(group, {})
-        free = column >= least or (column >= 0 and column not in table)
-        self._check(free, "allocate.column", column, f"{least} or more: those before are given")
+        table = life.tables.setdefault(group, {})
+        free = column >= 0 and not table.get(column)
+        self._check(free, "allocate.column", column, f"a column that {request} has no slot in")
         for slot in slots:
             self._unplaced.pop(slot, None)
-        table.update((column + i, slot) for i, slot in enumerate(slots) if slot != NULL)
-        life.ends[group] = max(least, column + len(slots))
+        table.update((column + i, slot) for i, slot in enumerate(slots))
         self._known.update(slots)
 
     def release(self, request: str, group: int, slots: Sequence[int]) -> None:
@@ -478,14 +474,14 @@ class Coherence(Observer):
             self._slot("release.slots", slot)
             columns = [column for column, held in table.items() if held == slot]
             for column in columns:
-                del table[column]
-            if not columns:
-                life.released.add((group, slot))
+                table[column] = NULL
             self._handed("release.slots", slot)
             # Of what was hit only the state that it starts from is named.
             shared = (life.hit or (group, slot) in self._claims) and (group, slot) not in life.released
             if not (columns or shared or (group, slot) in life.copies):
                 self._lacks("allocate", "release.slots", slot, f"a slot that {request} holds")
+            if not columns:
+                life.released.add((group, slot))
 
     def claim(self, group: int, slot: int, request: str, column: int, offset: int, hash: bytes) -> None:
         self._within("claim")
@@ -560,7 +556,7 @@ class Coherence(Observer):
         most = 1 + (drafts if emits else 0)
         for group in self.recurrent:
             column = (end - 1) // self.groups[group].block_size
-            if column >= life.ends.get(group, 0) and column not in life.tables.get(group, {}):
+            if column not in life.tables.get(group, {}):
                 self._lacks("allocate", "chunk.end", end, f"where group {group} has a block: column {column} has none")
         batch[request] = Row(end, drafts, run, 0, life.era, emits and not flying, most, set(self.recurrent))
         life.covered = max(life.covered, self._step)
@@ -636,7 +632,7 @@ class Coherence(Observer):
         self._check(len(set(writes)) == len(writes), "advance.writes", list(map(list, writes)), "each once")
         column = (end - 1) // self.groups[group].block_size
         # Kernels leave the null block alone.
-        ends = any(offset == end for offset, _ in writes) or column not in self._lives[request].tables.get(group, {})
+        ends = any(offset == end for offset, _ in writes) or not self._lives[request].tables.get(group, {}).get(column)
         self._check(ends, "advance.writes", list(map(list, writes)), f"one at {end}, where the chunk ends")
         first = end - len(drafts) - 1 if steps else start
         for offset, slot in writes:
