@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from oracle.evidence import Evidence
+from sim.events import Severity
 
 
 @dataclass(slots=True)
@@ -85,4 +86,4 @@ class Acceptance:
         name = evidence.groups[group].name
         count = f"an accepted count of {wrong.applied}" if wrong.applied else "no accepted count of 1 to K + 1"
         message = f"{request}: {count} leads to {name} slot {slot}, its own is {wrong.own}"
-        evidence.shape("I11", "shape", request, wrong.own, wrong.applied, message, name)
+        evidence.shape("I11", Severity.SHAPE, request, wrong.own, wrong.applied, message, name)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from oracle.claims import Claims
 from oracle.evidence import Evidence
+from sim.events import Severity
 
 
 def check_agreement(
@@ -21,13 +22,18 @@ def check_agreement(
     """Of one recurrent group's part in a hit; attention is asked once a hit, with the first of them."""
     groups = evidence.groups
     truth = evidence.family.state_at(evidence.requests[request].tokens, offset)
-    if all(c.group != group or c.truth != truth for c in claims.by_slot.get(slot, {}).values()):
+    found, content = list(claims.found(slot)), evidence.slots.get(slot)
+    # A slot that nobody told of may have been published before anybody listened.
+    unheard = not found and content is not None and not content.heard
+    if unheard:
+        evidence.counts.not_judged.add((request, group))
+    elif all(c.group != group or c.truth != truth for c in found):
         name = groups[group].name
         message = f"{request} was given a hit of {offset} tokens, and {name} has no state@{offset} (slot {slot})"
-        evidence.shape("I5", "poison", request, offset, group_hits[group], message, name, column)
+        evidence.shape("I5", Severity.POISON, request, offset, group_hits[group], message, name, column)
     if group != evidence.recurrent[0]:
         return
     for other, hit in zip(groups, group_hits, strict=False):
         if hit < offset and not other.recurrent and other.prefix_cacheable:
             message = f"{request} was given a hit of {offset} tokens, and {other.name} has {hit} of them"
-            evidence.shape("I5", "poison", request, offset, hit, message, other.name)
+            evidence.shape("I5", Severity.POISON, request, offset, hit, message, other.name)

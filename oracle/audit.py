@@ -24,7 +24,7 @@ from oracle.reads import Reads
 from oracle.slots import UNKNOWN, Content
 from oracle.states import Digest, Family
 from oracle.states.numeric import Numeric
-from sim.events import NULL, Finding, Group, Observer, Write
+from sim.events import NULL, CopyKind, Finding, Group, Observer, Write
 from sim.tokens import Segments
 
 
@@ -47,6 +47,8 @@ class Auditor(Observer):
         """What was stored under a key of a group; None: a slot without content."""
         self._storing: dict[tuple[int, str], int] = {}
         """The slots that are stored at the end of this step."""
+        self._hands_out = False
+        """Whether this run tells which slots requests are given: a log need not."""
         self._prefilled: list[str] = []
         self._ended: list[tuple[int, str]] = []
         """Requests, and the step in which they ended: steps in flight may still tell of them."""
@@ -84,21 +86,29 @@ class Auditor(Observer):
         self.evidence.arrive(request, index, segments, tokens, max_tokens)
 
     def step(self, index: int, time_us: int, budget: int) -> None:
+        self.claims.decided()
         now = self.now
         now.index, now.time_us = index, time_us
         if self.evidence.in_order:
             now.launched = index
 
     def launch(self, index: int) -> None:
+        self.claims.decided()
         self.now.index = self.now.launched = index
 
     def defer(self, request: str, offered: int, why: str) -> None:
+        self.claims.decided()
         self.requests[request].waits = f"deferred by {why}"
 
     def refuse(self, request: str, reason: str) -> None:
+        self.claims.decided()
         self.requests[request].waits = f"refused: {reason}"
 
+    def reset(self, done: bool) -> None:
+        self.claims.decided()
+
     def preempt(self, request: str) -> None:
+        self.claims.decided()
         seen = self.requests[request]
         seen.next, seen.since, seen.waits = 0, self.now.index, "preempted"
         self.acceptance.forget(request, self.recurrent)
@@ -120,7 +130,7 @@ class Auditor(Observer):
         seen.next, seen.brought = offset, True
         check_agreement(self.evidence, self.claims, request, group, slot, column, offset, group_hits)
         self.lineage.read(slot, request)
-        self.custody.restore(request, group, slot, offset)
+        self.custody.restore(request, group, slot, offset, tuple(self.claims.found(slot)))
 
     def release(self, request: str, group: int, slots: Sequence[int]) -> None:
         self.custody.release(request, slots)
@@ -151,6 +161,9 @@ class Auditor(Observer):
     def claim(self, group: int, slot: int, request: str, column: int, offset: int, hash: bytes) -> None:
         # What a step publishes when it commits comes after the prefills that ended in it.
         self._count_prefilled()
+        if self._hands_out:
+            # A slot that only a copy is to fill is told of with its claim.
+            self.slots.hand([slot])
         self.claims.claim(group, slot, request, column, offset, hash)
 
     def unclaim(self, group: int, slot: int, hash: bytes, why: str) -> None:
@@ -158,7 +171,10 @@ class Auditor(Observer):
 
     def allocate(self, request: str, group: int, column: int, slots: Sequence[int]) -> None:
         self.custody.allocate(request, group, slots)
-        if not self.groups[group].recurrent:
+        self.slots.hand(slots)
+        if self.groups[group].recurrent:
+            self._hands_out = True
+        else:
             self._erase([slot for slot in slots if slot != NULL])
 
     def copy(self, request: str, group: int, kind: str, src: int, dst: int, conv_src: int, shift: int) -> None:
@@ -166,11 +182,11 @@ class Auditor(Observer):
             self.custody.erase(group, dst)
             self._erase([dst])
             return
-        stale = kind != "cow" and self.now.index < self.requests[request].since
-        if kind == "pre" and not stale:
+        stale = kind != CopyKind.COW and self.now.index < self.requests[request].since
+        if kind == CopyKind.PRE and not stale:
             self.acceptance.check_count(self.evidence, request, group, src)
             self.acceptance.row(request, group, [(0, dst)], 1)
-        elif kind == "post" and not stale:
+        elif kind == CopyKind.POST and not stale:
             self.acceptance.copied(request, group, src, dst)
         if self.lockstep is not None:
             self.lockstep.copy(conv_src, dst, shift)
@@ -181,7 +197,7 @@ class Auditor(Observer):
             self.slots.copy(src, dst, Write(self.now.index, request, absorbed, absorbed, kind))
         if dst in self.claims.by_slot:
             self.claims.due[dst] = None
-        if kind == "post" and not stale:
+        if kind == CopyKind.POST and not stale:
             self.reads.check_boundary(request, group, dst)
 
     # What is launched, and what comes of it.
@@ -189,6 +205,7 @@ class Auditor(Observer):
     def chunk(
         self, request: str, start: int, end: int, drafts: int, stop: str, steps: int, accepted: Sequence[int]
     ) -> None:
+        self.claims.decided()
         seen = self.requests[request]
         check_start(self.evidence, request, seen, start)
         if start < seen.prefill_end:
@@ -224,6 +241,7 @@ class Auditor(Observer):
             several = several and (len(writes) == self.evidence.num_drafts + 1 or self.groups[group].aligned)
             self.acceptance.row(request, group, writes if several else writes[-1:], seen.kept if steps else 1)
         ancestor: int | None = None
+        heard = content is None or content.heard
         state: Any
         if read < 0:
             state, absorbed, right = family.zero(), 0, start == 0
@@ -248,7 +266,7 @@ class Auditor(Observer):
                 made = family.advance(state, seen.tokens, start, min(offset, known), drafts[: max(offset - known, 0)])
                 count = absorbed + offset - start
             self.custody.write(request, group, slot)
-            self._put(slot, Content(made, count, write, request, None, ancestor))
+            self._put(slot, Content(made, count, write, request, None, ancestor, heard))
 
     def accept(self, request: str, drafted: int, accepted: int) -> None:
         self.requests[request].next += accepted
@@ -268,6 +286,7 @@ class Auditor(Observer):
         self.custody.leave(request)
 
     def abort(self, request: str) -> None:
+        self.claims.decided()
         self._ended.append((self.now.index, request))
         self.custody.leave(request)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from oracle.evidence import Evidence
 from oracle.records import Seen
+from sim.events import Severity
 
 CAUSES = ("partial-tail", "junction", "checkpoint", "look-ahead", "encoder", "snapshot-point")
 """Stops off the grid that a chunk may have before the prefill's end (I2)."""
@@ -14,7 +15,7 @@ def check_start(evidence: Evidence, request: str, seen: Seen, start: int) -> Non
     told = seen.hit + seen.external
     if seen.fresh and start != told:
         message = f"{request} was told {told} hit tokens, skips {start}"
-        evidence.shape("I17", "honesty", request, told, start, message)
+        evidence.shape("I17", Severity.HONESTY, request, told, start, message)
         if not start and not seen.brought:
             # It starts from nothing, whatever was said.
             return
@@ -22,7 +23,7 @@ def check_start(evidence: Evidence, request: str, seen: Seen, start: int) -> Non
         word = "twice" if start < seen.next else "never"
         span = f"[{min(start, seen.next)}, {max(start, seen.next)})"
         message = f"{request} continues at {start} instead of {seen.next}: tokens {span} run {word}"
-        evidence.shape("I6", "poison", request, seen.next, start, message)
+        evidence.shape("I6", Severity.POISON, request, seen.next, start, message)
 
 
 def check_shape(evidence: Evidence, request: str, seen: Seen, start: int, end: int, stop: str) -> None:
@@ -40,10 +41,10 @@ def check_shape(evidence: Evidence, request: str, seen: Seen, start: int, end: i
         if start % block and end > boundary:
             evidence.counts.mid_block += 1
             message = f"{request} [{start}, {end}) starts inside a block of {name} and runs past {boundary}"
-            evidence.shape("I2", "shape", request, boundary, end, message, name, start // block)
+            evidence.shape("I2", Severity.SHAPE, request, boundary, end, message, name, start // block)
         elif end < seen.prefill_end and end % block:
             tail = seen.num_prompt // evidence.hash_unit * evidence.hash_unit
             if end == tail or stop in CAUSES or block > evidence.cap:
                 continue
             message = f"{request} [{start}, {end}) ends off the grid of {name} ({block}) before {seen.prefill_end}"
-            evidence.shape("I2", "shape", request, None, end, message, name, end // block)
+            evidence.shape("I2", Severity.SHAPE, request, None, end, message, name, end // block)

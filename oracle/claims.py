@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from oracle.evidence import Evidence
 from oracle.lockstep import Lockstep
@@ -26,6 +26,10 @@ class Claims:
         self.by_slot: dict[int, dict[bytes, Claimed]] = {}
         self.due: dict[int, None] = {}
         """Slots that were claimed, or written while claimed, in this step."""
+        self._withdrawn: list[tuple[int, Claimed]] = []
+        """Slots, and what they were advertised as until the decision that is being told."""
+        self._before = 0
+        """How many claims were made before it."""
         self._pairs: dict[tuple[bytes, int], int] = {}
         """The finding of each (hash, slot) that was ever wrong."""
 
@@ -42,13 +46,29 @@ class Claims:
     def unclaim(self, group: int, slot: int, hash: bytes) -> None:
         """It is no longer."""
         claims = self.by_slot[slot]
-        truth = claims.pop(hash).truth
+        withdrawn = claims.pop(hash)
+        self._withdrawn.append((slot, withdrawn))
+        truth = withdrawn.truth
         if all(c.truth != truth for c in claims.values()):
             self.reach.unclaim(group, truth, slot)
         if not claims:
             del self.by_slot[slot]
             self.due.pop(slot, None)
-            self.evidence.lineage.heal(slot)
+
+    def decided(self) -> None:
+        """A decision has been told with all that it publishes and withdraws: the next one finds the cache so."""
+        self._before = self.evidence.counts.claims
+        if self._withdrawn:
+            for slot, _ in self._withdrawn:
+                if slot not in self.by_slot:
+                    self.evidence.lineage.heal(slot)
+            self._withdrawn.clear()
+
+    def found(self, slot: int) -> Iterator[Claimed]:
+        """What the decision that is being told found a slot advertised as: what it publishes and withdraws itself is
+        told before the hit that it was made on."""
+        yield from (claim for claim in self.by_slot.get(slot, {}).values() if claim.number < self._before)
+        yield from (claim for other, claim in self._withdrawn if other == slot and claim.number < self._before)
 
     def holds(self, slot: int, claim: Claimed) -> bool:
         """Whether a slot holds what this claim says."""
@@ -70,6 +90,9 @@ class Claims:
             if claim.step > launched:
                 # Its step is in flight.
                 self.due[slot] = None
+                continue
+            if content is not None and not content.heard:
+                counts.not_judged.add((hash, slot))
                 continue
             if content is not None and content.state is not None and evidence.family.equal(content.state, claim.truth):
                 lockstep = self.lockstep

@@ -13,7 +13,7 @@ from typing import Any
 from oracle.lineage import Draft
 from oracle.records import Claimed, Now
 from oracle.slots import Content
-from sim.events import Group, Write
+from sim.events import CopyKind, Group, Severity, Write
 
 Holds = Callable[[int, Claimed], bool]
 """Whether a slot holds what a claim says."""
@@ -60,8 +60,8 @@ class Custody:
         """By request: the step in which it was preempted last; steps before that may be in flight."""
         self._held: dict[str, dict[int, int]] = {}
         """By request: its slots, with their groups."""
-        self._restored: dict[tuple[str, int], tuple[int, int]] = {}
-        """(request, group) -> slot and offset from which it starts, until it has read that."""
+        self._restored: dict[tuple[str, int], tuple[int, int, tuple[Claimed, ...]]] = {}
+        """(request, group) -> slot and offset from which it starts, and the claims that it found, until it has read."""
         self._told: set[tuple[str, str, int]] = set()
         self._grown: dict[str, None] = {}
         """Requests that were handed slots since the last commit."""
@@ -72,9 +72,9 @@ class Custody:
 
     # What is handed out, and what comes back.
 
-    def restore(self, request: str, group: int, slot: int, offset: int) -> None:
-        """A hit: one more holder."""
-        self._restored[request, group] = slot, offset
+    def restore(self, request: str, group: int, slot: int, offset: int, found: tuple[Claimed, ...]) -> None:
+        """A hit on what these claims say: one more holder."""
+        self._restored[request, group] = slot, offset, found
         self._hold(request, group, slot, own=False)
 
     def load(self, request: str, group: int, slot: int) -> None:
@@ -137,11 +137,11 @@ class Custody:
         own = self._start(request, group)
         if own is not None and own[0] == src:
             self._check_commit(request, group, src, content)
-            if kind == "cow":
+            if kind == CopyKind.COW:
                 # The copy takes the shared slot's place.
                 self._let_go(request, src)
                 self._hold(request, group, dst)
-        elif kind != "cow":
+        elif kind != CopyKind.COW:
             self._check_reader(request, group, src)
         self.write(request, group, dst)
 
@@ -152,15 +152,15 @@ class Custody:
             self._check_commit(request, group, slot, content)
         self._check_reader(request, group, slot)
 
-    def _start(self, request: str, group: int) -> tuple[int, int] | None:
-        """Slot and offset from which a request starts in this step, if it has not read them."""
+    def _start(self, request: str, group: int) -> tuple[int, int, tuple[Claimed, ...]] | None:
+        """What a request starts from in this step, if it has not read it."""
         if not self._restored or self.now.index < self._left.get(request, 0):
             return None
         return self._restored.get((request, group))
 
     def awaiting(self, slot: int) -> list[str]:
         """Requests that are to start from a slot, and have not read it yet."""
-        return [request for (request, _), (wanted, _) in self._restored.items() if wanted == slot]
+        return [request for (request, _), (wanted, *_) in self._restored.items() if wanted == slot]
 
     def write(self, request: str, group: int, slot: int) -> None:
         """A chunk or a copy leaves a state in a slot."""
@@ -191,8 +191,9 @@ class Custody:
 
     def _check_commit(self, request: str, group: int, slot: int, content: Content | None) -> None:
         """I7 commit: no other request reads a state before its step has committed."""
-        _, offset = self._restored.pop((request, group))
-        for claim in self.claims.get(slot, {}).values():
+        _, offset, found = self._restored.pop((request, group))
+        standing = tuple(self.claims.get(slot, {}).values())
+        for claim in (*standing, *(gone for gone in found if all(gone is not claim for claim in standing))):
             if claim.offset != offset or claim.request == request:
                 continue
             write = None if content is None else content.write
@@ -252,7 +253,7 @@ class Custody:
                 continue
             self._told.add((request, "", group))
             message = f"{request} holds {count} blocks of {self.groups[group].name}, more than {self.bounds[group]}"
-            self._hazard("I16", request, group, -1, -1, None, message, severity="loss")
+            self._hazard("I16", request, group, -1, -1, None, message, severity=Severity.LOSS)
 
     def _hazard(
         self,
@@ -264,7 +265,7 @@ class Custody:
         claimed: int | None,
         message: str,
         write: Write | None = None,
-        severity: str = "hazard",
+        severity: Severity = Severity.HAZARD,
     ) -> None:
         now, name = self.now, self.groups[group].name
         draft = Draft(

@@ -11,7 +11,7 @@ from oracle.records import Counts, Now, Seen
 from oracle.slots import Content, Slots
 from oracle.states import Family
 from oracle.verdict import Verdict, judge
-from sim.events import Group
+from sim.events import Group, Severity
 from sim.tokens import Segments, Tokens
 
 
@@ -108,7 +108,7 @@ class Evidence:
         write, name, now = None if content is None else content.write, self.groups[group].name, self.now
         return self.lineage.add(
             Draft(
-                invariant, "poison", now.index, now.time_us, request, name, column, slot, claimed, held, verdict,
+                invariant, Severity.POISON, now.index, now.time_us, request, name, column, slot, claimed, held, verdict,
                 message, root, write, claimed_by,
             )
         )  # fmt: skip
@@ -116,7 +116,7 @@ class Evidence:
     def shape(
         self,
         invariant: str,
-        severity: str,
+        severity: Severity,
         request: str,
         claimed: int | None,
         held: int | None,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from oracle.evidence import Evidence
-from sim.events import Group
+from sim.events import Group, Severity
 
 COMPONENTS = {"grid": "the split aligns to", "seed_block": "the worker counts columns in"}
 """Options in force that say in which blocks somebody counts; None or absent: in the group's own, or unknown."""
@@ -34,4 +34,4 @@ def disagreements(groups: Sequence[Group], options: Mapping[str, Any]) -> Iterat
 def check_grid(evidence: Evidence, options: Mapping[str, Any]) -> None:
     """I3 one grid: asked of the options alone, where there is a cache."""
     for wrong in disagreements(evidence.groups, options) if evidence.lookups else ():
-        evidence.shape("I3", "shape", "", wrong.block, wrong.other, wrong.message, wrong.group)
+        evidence.shape("I3", Severity.SHAPE, "", wrong.block, wrong.other, wrong.message, wrong.group)

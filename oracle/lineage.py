@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sim.events import Finding, Write
+from sim.events import Finding, Severity, Write
 
 
 @dataclass(slots=True)
@@ -12,7 +12,7 @@ class Draft:
     """A finding while the run goes on: its readers are still to come."""
 
     invariant: str
-    severity: str
+    severity: Severity
     step: int
     time_us: int
     request: str

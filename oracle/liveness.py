@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 
 from oracle.evidence import Evidence
+from sim.events import Severity
 
 
 def check_progress(evidence: Evidence, ended: Container[str], steps: int, time_us: int) -> None:
@@ -18,4 +19,4 @@ def check_progress(evidence: Evidence, ended: Container[str], steps: int, time_u
     why = evidence.requests[request].waits
     last = f"; last {why}" if why else ""
     message = f"{request}{others}: no token in 200 steps, and nothing left to arrive{last}"
-    evidence.shape("I14", "liveness", request, None, None, message)
+    evidence.shape("I14", Severity.LIVENESS, request, None, None, message)

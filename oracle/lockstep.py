@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from oracle.evidence import Evidence
 from oracle.records import Claimed, Seen
 from oracle.slots import Content
+from sim.events import Holding
 from sim.tokens import Tokens
 
 Window = tuple[int, ...]
@@ -51,13 +52,13 @@ class Lockstep:
             return None
         if (hash, slot) not in self._torn:
             verdicts = evidence.counts.verdicts
-            verdicts["torn"] = verdicts.get("torn", 0) + 1
+            verdicts[Holding.TORN] = verdicts.get(Holding.TORN, 0) + 1
             message = (
                 f"{evidence.groups[claim.group].name} column {claim.column} (slot {slot}, request {claim.request}) "
                 f"holds state@{claim.offset}, but its convolution has the inputs of another offset"
             )
             where = (claim.request, claim.group, claim.column, slot, claim.offset, claim.offset)
-            self._torn[hash, slot] = evidence.poison("I13", *where, "torn", message, content)
+            self._torn[hash, slot] = evidence.poison("I13", *where, Holding.TORN, message, content)
         finding = self._torn[hash, slot]
         evidence.lineage.poison(slot, finding)
         return finding

@@ -17,6 +17,7 @@ from kernels.work import State, Work, zero
 from oracle.lineage import Draft, Lineage
 from oracle.states.held import Held, Node
 from oracle.states.numeric import Numeric
+from sim.events import Holding, Severity
 
 PENDING = 512
 """Checks that wait, at most."""
@@ -133,8 +134,9 @@ class Numerics:
             )
             lineage.add(
                 Draft(
-                    "I18", "numerics", check.step, check.time_us, check.request, check.group, check.column, check.slot,
-                    check.claimed, check.claimed if check.finding is None else None, "not finite", message,
+                    "I18", Severity.NUMERICS, check.step, check.time_us, check.request, check.group, check.column,
+                    check.slot, check.claimed, check.claimed if check.finding is None else None, Holding.NOT_FINITE,
+                    message,
                 )
             )  # fmt: skip
         done.infinite.clear()

@@ -6,7 +6,7 @@ from oracle.evidence import Evidence
 from oracle.numerics import Check, Numerics
 from oracle.records import Seen
 from oracle.slots import Content
-from sim.events import NULL
+from sim.events import NULL, Holding
 
 
 class Reads:
@@ -18,7 +18,7 @@ class Reads:
 
     def check_read(
         self, request: str, seen: Seen, group: int, read: int, start: int, content: Content | None, times: int
-    ) -> int:
+    ) -> int | None:
         """I10 seed, I12 boundary copy: what a request reads is its state@start. Returns the root of what it read.
 
         Asked of a wrong read, which happened so many ``times``.
@@ -26,6 +26,9 @@ class Reads:
         evidence, counts = self.evidence, self.evidence.counts
         now = evidence.now
         first = group in seen.unread
+        if content is not None and not content.heard:
+            counts.not_judged.add((request, group))
+            return None
         counts.tainted.setdefault(request, now.time_us)
         restored = first and (seen.hit or seen.external) and not seen.misled
         if restored:
@@ -50,7 +53,7 @@ class Reads:
         elif null:
             message += f": state@{start} belongs in column {right}"
         if outside:
-            verdict = "out of range"
+            verdict = Holding.OUT_OF_RANGE
         finding = evidence.poison(invariant, request, group, column, read, start, held, verdict, message, content)
         if self.numerics is not None and content is not None and content.state is not None:
             where = (request, name, column, read, start)
@@ -66,7 +69,7 @@ class Reads:
         seen, content = evidence.requests[request], evidence.slots.get(slot)
         block, name = evidence.groups[group].block_size, evidence.groups[group].name
         boundary = seen.next // block * block
-        if content is not None and (content.ancestor is not None or content.finding is not None):
+        if content is not None and (content.ancestor is not None or content.finding is not None or not content.heard):
             return
         if content is not None and evidence.holds(slot, evidence.family.state_at(seen.tokens, boundary)):
             return

@@ -83,6 +83,8 @@ class Counts:
     null_boundaries: int = 0
     materialized_boundaries: int = 0
     claims: int = 0
+    not_judged: set[tuple[Any, int]] = field(default_factory=set)
+    """(hash, slot) of claims, and (request, group) of reads, of slots whose write was never told."""
     wrong: dict[int, int] = field(default_factory=dict)
     """By number of a claim: the first finding (I1, I13) about it."""
     verdicts: dict[str, int] = field(default_factory=dict)

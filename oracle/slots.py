@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sim.events import Write
+from sim.events import NULL, Write
 
 UNKNOWN = -1
 """Absorbed count of a state that was advanced from a slot without content."""
@@ -27,27 +27,41 @@ class Content:
     """The finding that this very content is the subject of."""
     ancestor: int | None = None
     """The root finding of the wrong state that it was advanced from; -1 when that has no finding."""
+    heard: bool = True
+    """Whether all that led to it was told; else nothing can be said of it."""
+
+
+UNHEARD = Content(None, UNKNOWN, Write(-1, "", 0, 0, "unheard"), "", heard=False)
+"""What a slot holds of which nothing was told: whoever tells the events came when it was in use already."""
 
 
 class Slots:
-    """Contents by slot. A slot that is not in here was never written, or overwritten by attention."""
+    """Contents by slot. A slot that was told of and is not in here was never written, or overwritten by attention."""
 
-    __slots__ = ("_contents",)
+    __slots__ = ("_contents", "_told")
 
     def __init__(self) -> None:
         self._contents: dict[int, Content] = {}
+        self._told: set[int] = set()
 
     def get(self, slot: int) -> Content | None:
         """What the slot holds."""
-        return self._contents.get(slot)
+        content = self._contents.get(slot)
+        return UNHEARD if content is None and slot > NULL and slot not in self._told else content
+
+    def hand(self, slots: Iterable[int]) -> None:
+        """They are handed out: from now on all that is written there is told."""
+        self._told.update(slots)
 
     def put(self, slot: int, content: Content) -> None:
         """Write a slot."""
+        self._told.add(slot)
         self._contents[slot] = content
 
     def copy(self, source: int, target: int, write: Write) -> None:
         """Copy a whole slot; copying one without content leaves none."""
-        content = self._contents.get(source)
+        content = self.get(source)
+        self._told.add(target)
         if content is None:
             self._contents.pop(target, None)
         else:
@@ -62,4 +76,5 @@ class Slots:
     def erase(self, slots: Iterable[int]) -> None:
         """Attention wrote over these."""
         for slot in slots:
+            self._told.add(slot)
             self._contents.pop(slot, None)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from oracle.slots import Content
 from oracle.states import Family
+from sim.events import Holding
 from sim.tokens import Tokens
 
 TokensOf = Callable[[str], Tokens | None]
@@ -25,21 +26,21 @@ class Verdict(NamedTuple):
 def judge(family: Family, content: Content | None, request: str, tokens_of: TokensOf) -> Verdict:
     """What a slot holds that should hold a state of this request."""
     if content is None:
-        return Verdict(None, "never written", "was never written")
+        return Verdict(None, Holding.NEVER_WRITTEN, "was never written")
     if content.state is None:
-        return Verdict(None, "unknown", "holds a state made from a slot that was never written")
+        return Verdict(None, Holding.UNKNOWN, "holds a state made from a slot that was never written")
     held = content.absorbed
     if family.equal(content.state, family.zero()):
-        return Verdict(0, "zero", "holds a zero state")
+        return Verdict(0, Holding.ZERO, "holds a zero state")
     offset = _offset(family, content.state, tokens_of(request))
     if offset is not None:
-        return Verdict(offset, "wrong offset", f"holds state@{offset}")
+        return Verdict(offset, Holding.WRONG_OFFSET, f"holds state@{offset}")
     if content.ancestor is not None:
-        return Verdict(held, "tainted", f"holds {held} tokens counted from a wrong state")
+        return Verdict(held, Holding.TAINTED, f"holds {held} tokens counted from a wrong state")
     offset = _offset(family, content.state, tokens_of(content.origin))
     if offset is not None:
-        return Verdict(offset, "foreign", f"holds state@{offset} of request {content.origin}")
-    return Verdict(held, "unknown", f"holds {held} tokens of no known prefix")
+        return Verdict(offset, Holding.FOREIGN, f"holds state@{offset} of request {content.origin}")
+    return Verdict(held, Holding.UNKNOWN, f"holds {held} tokens of no known prefix")
 
 
 def _offset(family: Family, state: Any, tokens: Tokens | None) -> int | None:

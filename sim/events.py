@@ -19,7 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from enum import StrEnum
+from typing import Any, Self
 
 from sim.tokens import Segments
 
@@ -30,6 +31,83 @@ SCHEMAS = ("stateat-log/1", SCHEMA)
 """Those that are read."""
 SINCE = {"store": SCHEMA, "reset": SCHEMA}
 """Events that older logs cannot hold."""
+
+
+class _Word(StrEnum):
+    """A word of the language: its value is what logs and JSON say, its ``meaning`` what docs do."""
+
+    meaning: str
+
+    def __new__(cls, value: str, meaning: str = "") -> Self:
+        word = str.__new__(cls, value)
+        word._value_, word.meaning = value, meaning
+        return word
+
+
+class Severity(_Word):
+    """How bad a finding is, the worst first: the order in which findings are shown."""
+
+    POISON = "poison", "a wrong state is cached or used"
+    NUMERICS = "numerics", "a state holds what is no number"
+    HAZARD = "hazard", "an order that leaves a wrong state unless it is lucky"
+    HONESTY = "honesty", "what was reported is not what was done"
+    LIVENESS = "liveness", "nothing moves any more"
+    SHAPE = "shape", "a chunk, a count or a grid as it should not be; it need not do harm"
+    LOSS = "loss", "more is kept, or less is served, than could be"
+
+    @property
+    def grave(self) -> bool:
+        """Whether one such finding fails a run that expects nothing."""
+        return self in (Severity.POISON, Severity.NUMERICS)
+
+
+class Holding(_Word):
+    """What a slot really holds, where it is not what it should be."""
+
+    WRONG_OFFSET = "wrong offset", "the state of this prefix at another offset"
+    ZERO = "zero", "the state before the first token"
+    NEVER_WRITTEN = "never written", "nothing: handed out, and no state was left in it"
+    FOREIGN = "foreign", "a state of another request's prefix"
+    TAINTED = "tainted", "what was computed from a wrong state"
+    UNKNOWN = "unknown", "a state of no known prefix"
+    TORN = "torn", "components of different offsets"
+    NOT_FINITE = "not finite", "NaN or infinity"
+    OUT_OF_RANGE = "out of range", "whatever lies past the columns of its row"
+
+
+class Refusal(_Word):
+    """Why a waiting request is not admitted."""
+
+    SAME_STEP = "same_step", "its hit is published in this very step"
+    BLOCKS = "blocks", "fewer blocks are free than it takes"
+    WATERMARK = "watermark", "those that are free are kept in reserve"
+    FULL_SEQUENCE = "full_sequence", "all of it would not fit"
+    NEVER_BLOCKS = "never_blocks", "it takes more blocks than the pool has: taken away"
+    NEVER_ENCODER = "never_encoder", "an item is more than the encoder can take: taken away"
+
+    @property
+    def final(self) -> bool:
+        """Whether it is taken away: an ``abort`` follows."""
+        return self in (Refusal.NEVER_BLOCKS, Refusal.NEVER_ENCODER)
+
+
+class Withdrawal(_Word):
+    """Why a slot is no longer advertised under a hash."""
+
+    EVICT = "evict", "the slot is handed out again"
+    REKEY = "rekey", "it is to hold, or to stand for, another state"
+    MOVE = "move", "a copy takes its place"
+    TRANSIENT = "transient", "what it holds is kept under no hash"
+    RESET = "reset", "the prefix cache is emptied"
+    ABORT = "abort", "the step that was to make it true does not run"
+
+
+class CopyKind(_Word):
+    """What a state is copied for."""
+
+    COW = "cow", "a shared page before it is written"
+    PRE = "pre", "into the column where the chunk ends"
+    POST = "post", "a boundary that verification passed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +169,7 @@ class Observer:
         """The split gave a request none of the tokens that it was offered."""
 
     def refuse(self, request: str, reason: str) -> None:
-        """Not admitted: ``same_step``, ``blocks``, ``watermark`` or ``full_sequence``; never to be, and taken away
-        (an ``abort`` follows): ``never_blocks`` or ``never_encoder``."""
+        """Not admitted: a :class:`Refusal`. After a final one an ``abort`` follows."""
 
     def admit(self, request: str, hit: int, external: int, resumed: bool) -> None:
         """From waiting to running, with ``hit`` tokens from the cache and ``external`` from a connector."""
@@ -117,7 +194,7 @@ class Observer:
         """The cache advertises: this slot holds state@offset of this request's prefix."""
 
     def unclaim(self, group: int, slot: int, hash: bytes, why: str) -> None:
-        """It stops: ``evict``, ``rekey``, ``move``, ``transient`` or ``reset``."""
+        """It stops, ``why``: a :class:`Withdrawal`."""
 
     def chunk(
         self, request: str, start: int, end: int, drafts: int, stop: str, steps: int, accepted: Sequence[int]
@@ -131,7 +208,7 @@ class Observer:
         this slot there: -1 past the end of all rows."""
 
     def copy(self, request: str, group: int, kind: str, src: int, dst: int, conv_src: int, shift: int) -> None:
-        """A state copied between slots: ``cow`` (whole page), ``pre`` or ``post``; ``src`` -1: from none."""
+        """A state copied between slots, for a :class:`CopyKind`; ``src`` -1: from none."""
 
     def advance(
         self,
@@ -425,7 +502,7 @@ class Write:
     """``chunk``, ``cow``, ``pre``, ``post``, ``load``, or ``null`` for the null block, which nobody wrote."""
 
 
-GRAVE = ("poison", "numerics")
+GRAVE = tuple(severity for severity in Severity if severity.grave)
 """Severities that fail a run which expects nothing."""
 
 
@@ -436,7 +513,7 @@ class Finding:
     id: int
     invariant: str
     severity: str
-    """``poison``, ``hazard``, ``shape``, ``loss``, ``liveness``, ``honesty`` or ``numerics``."""
+    """A :class:`Severity`."""
     step: int
     time_us: int
     request: str
@@ -447,8 +524,7 @@ class Finding:
     held: int | None
     """The offset that the slot really holds: tokens absorbed by its content; None where there is none."""
     verdict: str
-    """``wrong offset``, ``zero``, ``never written``, ``foreign``, ``tainted``, ``unknown``, ``torn`` (its components
-    differ), ``not finite`` or ``out of range`` (its row has no such column); '' where no slot is concerned."""
+    """A :class:`Holding`; '' where no slot is concerned."""
     root: int | None
     """The finding that this one is downstream of; None for a root."""
     readers: tuple[str, ...]

@@ -63,6 +63,7 @@ class Outcome:
     wrong_restores: int = 0
     wrong_reads: int = 0
     tainted_requests: int = 0
+    not_judged: int = 0
     null_boundaries: int = 0
     materialized_boundaries: int = 0
     deferred: int = 0
@@ -106,6 +107,8 @@ class Outcome:
     """None for ``digest``."""
     engine: str = ""
     """The live engine that ran it, as its label; '' for the reference engine, and for a log."""
+    not_asked: tuple[str, ...] = ()
+    """What no verdict is about, since a log never tells it."""
     free_blocks: int = field(default=-1, compare=False)
     """Blocks in the free queue at the end; -1 where nobody can say (a log). Never part of the JSON."""
     wall_s: float = 0.0

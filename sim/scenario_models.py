@@ -308,7 +308,7 @@ class FindingModel(Strict):
 
     invariant: Invariant | None = None
     """`I1` and so on (docs/invariants.md)."""
-    severity: Literal["poison", "shape", "loss", "liveness", "honesty", "hazard", "numerics"] | None = None
+    severity: Literal["poison", "numerics", "hazard", "honesty", "liveness", "shape", "loss"] | None = None
     """How bad it is."""
     step: Annotated[int, Field(ge=0)] | None = None
     """The step at whose end it was found."""
@@ -375,6 +375,8 @@ class Expectation(Strict):
     """Later reads of a wrong state."""
     tainted_requests: Number | None = None
     """Requests with either."""
+    not_judged: Number | None = None
+    """Claims and hits of slots whose write was never heard: only a log can have them."""
     null_boundaries: Number | None = None
     """Multiples of the block up to the prompt that nobody had ever claimed when the prefill ended."""
     materialized_boundaries: Number | None = None

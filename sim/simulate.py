@@ -20,7 +20,8 @@ from oracle.drift import drift as continuations
 from oracle.numerics import WORST, TooLarge
 from oracle.states import Arithmetic, Numeric, Unavailable
 from oracle.states import family as family_of
-from sim.adapters.log import read
+from sim.adapters.coherence import Coherence, Impossible
+from sim.adapters.log import numbered
 from sim.chronicle import Chronicle
 from sim.digest import Digest
 from sim.engine import presets, rules
@@ -239,6 +240,7 @@ def outcome_of(
         wrong_restores=counts.wrong_restores,
         wrong_reads=counts.wrong_reads,
         tainted_requests=len(counts.tainted),
+        not_judged=len(counts.not_judged),
         null_boundaries=counts.null_boundaries,
         materialized_boundaries=counts.materialized_boundaries,
         deferred=tally.deferred,
@@ -274,7 +276,7 @@ def outcome_of(
 
 
 SUMMED = (
-    "poisoned", "poisoned_roots", "wrong_restores", "wrong_reads", "tainted_requests", "null_boundaries",
+    "poisoned", "poisoned_roots", "wrong_restores", "wrong_reads", "tainted_requests", "not_judged", "null_boundaries",
     "materialized_boundaries", "deferred", "same_step_refused", "hit_tokens", "resume_hit_tokens", "loaded_tokens",
     "prefill_tokens", "resets", "rejected", "prompt_tokens", "output_tokens", "requests", "finished", "steps", "chunks",
     "preempted", "evicted", "claims", "restores", "time_us", "violated", "wall_s",
@@ -297,6 +299,7 @@ def sum_of(cases: Mapping[str, Outcome]) -> Outcome:
         loads={},
         tainted={},
         wrong_claims={},
+        not_asked=tuple(dict.fromkeys(chain.from_iterable(outcome.not_asked for outcome in cases.values()))),
         cases=dict(cases),
         states=_sum_of_states([outcome.states for outcome in cases.values()]),
     )
@@ -374,25 +377,30 @@ def drift(subject: Subject, tokens: int) -> Drift | None:
 
 def audit(path: Path, truth: Truth = DIGEST) -> Result:
     """The invariants over a recorded event log; one variant (or case) for each run in it, ``NAME (run 2)`` for a second
-    run of that name."""
+    run of that name. Raises InputError with file and line at an event that cannot follow from those before it.
+    """
     heard: list[tuple[str, str, Outcome]] = []
     name, clock = path.stem, "us"
     hearing: _Hearing | None = None
-    for number, event in enumerate(read(path), 1):
+    for line, event in numbered(path):
         if isinstance(event, RunEvent):
             if hearing is not None:
                 heard.append(hearing.apart_from(heard))
             hearing = _Hearing(event, truth)
             name, clock = str(event.options.get("scenario", name)), str(event.options.get("clock", clock))
         assert hearing is not None
-        if isinstance(event, AdvanceEvent) and event.steps > 1 and not hearing.merges:
-            raise InputError(
-                f"{path}: event {number} (advance) is {event.steps} decode steps in one, and a state in {truth.dtype} "
-                "is rounded at each; write the log with --no-fast-forward"
-            )
         try:
+            hearing.coherence.line = line
+            tell(event, hearing.coherence)
+            if isinstance(event, AdvanceEvent) and event.steps > 1 and not hearing.merges:
+                raise InputError(
+                    f"{path}:{line}: advance: {event.steps} decode steps in one, and a state in {truth.dtype} "
+                    "is rounded at each; write the log with --no-fast-forward"
+                )
             with _fitting(truth):
                 tell(event, hearing.everyone)
+        except Impossible as error:
+            raise InputError(f"{path}:{error.line}: {error}") from error
         except (
             ArithmeticError,
             AttributeError,
@@ -404,7 +412,7 @@ def audit(path: Path, truth: Truth = DIGEST) -> Result:
         ) as error:
             kind = type(event).__name__.lower()
             raise InputError(
-                f"{path}: event {number} ({kind}) does not follow from those before it: {type(error).__name__} {error}"
+                f"{path}:{line}: {kind}: does not follow from those before it: {type(error).__name__} {error}"
             ) from error
     assert hearing is not None
     heard.append(hearing.apart_from(heard))
@@ -418,6 +426,7 @@ class _Hearing:
         self.head, self.truth = head, truth
         self.variant = str(head.options.get("variant", head.engine))
         self.case = str(head.options.get("case", ""))
+        self.coherence = Coherence()
         self.auditor, self.tally, self.digest = _auditor(truth), Tally(), Digest()
         self.everyone = Fanout([self.auditor, self.tally, self.digest])
         family = self.auditor.family
@@ -435,15 +444,14 @@ class _Hearing:
         return name, self.case, replace(self.outcome(), variant=name)
 
     def outcome(self) -> Outcome:
-        table = self.head.options.get("rules")
-        rules_in_force = table if isinstance(table, dict) else {}
-        return outcome_of(
+        outcome = outcome_of(
             self.variant,
             self.head.engine,
             self.head.groups,
-            rules_in_force,
+            self.head.options.get("rules", {}),
             self.auditor,
             self.tally,
             self.digest,
             self.truth,
         )
+        return replace(outcome, not_asked=self.coherence.unasked)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sim.events import Observer
+from sim.events import Observer, Refusal, Withdrawal
 from sim.result import LISTED_REQUESTS
 from sim.tokens import Segments
 
@@ -69,8 +69,8 @@ class Tally(Observer):
         self.deferred += 1
 
     def refuse(self, request: str, reason: str) -> None:
-        self.same_step_refused += reason == "same_step"
-        self.rejected += reason.startswith("never_")
+        self.same_step_refused += reason == Refusal.SAME_STEP
+        self.rejected += Refusal(reason).final
 
     def admit(self, request: str, hit: int, external: int, resumed: bool) -> None:
         self.restores += hit > 0
@@ -89,7 +89,7 @@ class Tally(Observer):
         self._claims[slot] -= 1
         if not self._claims[slot]:
             del self._claims[slot]
-            self.evicted += why == "evict"
+            self.evicted += why == Withdrawal.EVICT
 
     def chunk(
         self, request: str, start: int, end: int, drafts: int, stop: str, steps: int, accepted: Sequence[int]

@@ -45,6 +45,11 @@ def _plain(value: Any) -> Any:
 
 def read(path: Path) -> Iterator[Any]:
     """The events of a log. Raises InputError that names the file, the line and what is wrong with it."""
+    return (event for _, event in numbered(path))
+
+
+def numbered(path: Path) -> Iterator[tuple[int, Any]]:
+    """The events of a log, each with its line. Raises InputError as :func:`read` does."""
     schema = ""
     with open_lines(path) as lines:
         for number, line in enumerate(lines, 1):
@@ -55,7 +60,7 @@ def read(path: Path) -> Iterator[Any]:
                 schema = event.schema
             elif not schema:
                 raise InputError(f"{path}:{number}: event: found {type(event).__name__.lower()}, allowed: run")
-            yield event
+            yield number, event
     if not schema:
         raise InputError(f"{path}: an empty log, allowed are lines such as the ones that --log writes")
 

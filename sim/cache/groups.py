@@ -14,6 +14,7 @@ from sim.cache.lookup import Geometry
 from sim.cache.partial import PartialHit
 from sim.cache.pool import NULL, BlockPool, Entry
 from sim.cache.retire import KeepsServed, Retire
+from sim.events import Withdrawal
 
 OnClaim = Callable[[int, int, str, int, int, bytes], None]
 """(group, block, request, column, offset, hash)"""
@@ -139,7 +140,7 @@ class GroupCache:
                 continue
             key = hashes[(column + 1) * scale - 1]
             if primary[block] is not None:
-                self.pool.remove(block, "rekey")
+                self.pool.remove(block, Withdrawal.REKEY)
             self._insert(request, block, column, end, key)
             published.append(key)
         table.cached = max(table.cached, full)
@@ -154,7 +155,7 @@ class GroupCache:
         pool = self.pool
         known = pool.primary[block] == key or pool.holds(self.group, key, block)
         if not known and pool.primary[block] is not None and pool.primary_tokens[block] < tokens:
-            pool.remove(block, "rekey")
+            pool.remove(block, Withdrawal.REKEY)
         self._insert(request, block, column, tokens, key, not isinstance(self, RecurrentCache))
         return key
 
@@ -365,7 +366,7 @@ class RecurrentCache(GroupCache):
         assert table.partial is not None
         column, source = table.partial
         pool = self.pool
-        for key, tokens in pool.remove(source, "move") if self.partial_hit.moves_claims else ():
+        for key, tokens in pool.remove(source, Withdrawal.MOVE) if self.partial_hit.moves_claims else ():
             self._insert(request, copy, column, tokens, key)
         pool.refs[source] += 1
         self.copies.append(CopyOnWrite(request, self.group, source, copy))
@@ -409,11 +410,11 @@ class RecurrentCache(GroupCache):
         offset, column = table.checkpoint
         block, pool = table.blocks[column], self.pool
         if not kept:
-            pool.remove(block, "transient")
+            pool.remove(block, Withdrawal.TRANSIENT)
             return
         if pool.primary[block] is not None and pool.primary_tokens[block] == offset:
             return
-        pool.remove(block, "rekey")
+        pool.remove(block, Withdrawal.REKEY)
         key = hashes[offset // self.unit - 1]
         self._insert(request, block, column, offset, key)
         self.published_now.add(key)

@@ -12,6 +12,7 @@ from sim.cache.publishing import Publishing
 from sim.cache.window import ScratchCache, WindowCache
 from sim.engine.checkpoint import Query
 from sim.engine.options import Options
+from sim.events import Refusal
 
 if TYPE_CHECKING:
     from sim.engine.request import Request
@@ -125,7 +126,7 @@ class KVCache:
     # Allocating.
 
     def admit(self, request: Request, new: int, hit: Hit, external: int, reserve: bool, others: bool) -> str:
-        """Allocate for a waiting request; '' or the reason of a refusal, which leaves everything as it was.
+        """Allocate for a waiting request; '' or the Refusal, which leaves everything as it was.
 
         ``reserve``: refuse unless its whole sequence would fit; ``others``: whether anything runs beside it (the
         watermark then applies).
@@ -135,11 +136,11 @@ class KVCache:
         if self.rules.publish.refuses_same_step and any(
             hit.blocks[m.group] and self.pool.primary[hit.blocks[m.group][-1]] in m.published_now for m in self.states
         ):
-            return "same_step"
+            return Refusal.SAME_STEP
         if reserve:
             full = min(request.num_tokens, self.max_model_len)
             if self._needed(request, hit, total, full, full, commit=False) + watermark > self.pool.num_free:
-                return "full_sequence"
+                return Refusal.FULL_SEQUENCE
         end = total + new
         slots = min(end + self.lookahead, self.max_model_len)
         needed = self._needed(request, hit, total, slots, end, commit=True)
@@ -150,7 +151,7 @@ class KVCache:
             if self.rules.admission.piecemeal and needed > self.pool.num_free:
                 # It took what there was before it found too few; nobody gives them back.
                 self.pool.take(self.pool.num_free)
-            return "watermark" if needed <= self.pool.num_free else "blocks"
+            return Refusal.WATERMARK if needed <= self.pool.num_free else Refusal.BLOCKS
         if external or any(hit.blocks):
             self._adopt(request, hit, external, total)
         self._extend(request, slots, end)

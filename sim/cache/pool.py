@@ -6,13 +6,15 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 
+from sim.events import Withdrawal
+
 NULL = 0
 """The null block: the shared placeholder of a column without a slot."""
 
 Entry = tuple[int, bytes, int]
 """A group, a hash in it, and the block that it leads to."""
 OnClaim = Callable[[int, int, bytes, int], None]
-OnUnclaim = Callable[[int, int, bytes, str], None]
+OnUnclaim = Callable[[int, int, bytes, Withdrawal], None]
 
 
 class BlockPool:
@@ -97,7 +99,7 @@ class BlockPool:
             found[block] = None
         return True
 
-    def remove(self, block: int, why: str) -> list[tuple[bytes, int]]:
+    def remove(self, block: int, why: Withdrawal) -> list[tuple[bytes, int]]:
         """Withdraw all hashes of a block; returns them with the tokens they stand for, the primary first."""
         primary = self.primary[block]
         if primary is None:
@@ -128,7 +130,7 @@ class BlockPool:
             if not self.holds(group, key, block):
                 continue
             if self.primary[block] == key:
-                self.remove(block, "abort")
+                self.remove(block, Withdrawal.ABORT)
                 continue
             del self._others[block][key]
             self.hidden.discard((key, block))
@@ -140,7 +142,7 @@ class BlockPool:
                 if not found:
                     del self._index[group][key]
             if self.on_unclaim is not None:
-                self.on_unclaim(group, block, key, "abort")
+                self.on_unclaim(group, block, key, Withdrawal.ABORT)
 
     def take(self, count: int) -> list[int]:
         """Hand out the least recently freed blocks, withdrawing what they advertised.
@@ -153,7 +155,7 @@ class BlockPool:
         taken = [free.popitem(last=False)[0] if not self.deepest else self._next() for _ in range(count)]
         for block in taken:
             if self.primary[block] is not None:
-                self.remove(block, "evict")
+                self.remove(block, Withdrawal.EVICT)
             self.refs[block] = 1
         return taken
 
@@ -171,7 +173,7 @@ class BlockPool:
         if len(self._free) != self.num_blocks - 1:
             return False
         for block in range(1, self.num_blocks):
-            self.remove(block, "reset")
+            self.remove(block, Withdrawal.RESET)
         return True
 
     def touch(self, blocks: Iterable[int]) -> None:

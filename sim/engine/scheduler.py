@@ -25,7 +25,7 @@ from sim.engine.rules import Rules
 from sim.engine.sampling import sample
 from sim.engine.seed import config_block
 from sim.engine.sizing import Sizing
-from sim.events import Observer
+from sim.events import Observer, Refusal
 from sim.rows import Rows, widths
 from sim.worker import Row, Worker
 from sim.workload import Arrival
@@ -277,7 +277,7 @@ class Scheduler:
                     # Nobody else holds a block that it could wait for.
                     self.running.clear()
                     self.active.clear()
-                    self._reject(request, "never_blocks")
+                    self._reject(request, Refusal.NEVER_BLOCKS)
                     return used, True
                 victim = self.running[-1]
                 if self._fenced(victim):
@@ -375,10 +375,15 @@ class Scheduler:
             if reason:
                 self.observer.refuse(request.id, reason)
                 self.encoder.free(request)
-                if self.rules.admission.rejects and reason != "same_step" and not self.running and not self.pipeline:
+                if (
+                    self.rules.admission.rejects
+                    and reason != Refusal.SAME_STEP
+                    and not self.running
+                    and not self.pipeline
+                ):
                     # Every block is free: it is all that there is.
                     del self.waiting[place]
-                    self._reject(request, "never_blocks")
+                    self._reject(request, Refusal.NEVER_BLOCKS)
                     continue
                 if not self.rules.blocked.steps_aside(""):
                     return
@@ -402,6 +407,9 @@ class Scheduler:
                 key = request.id if connector else self.cache.offload.key_of(request, group, start)
                 more = connector and self.rules.connector.whole and start == request.num_tokens - 1
                 self.observer.load(request.id, group, key, request.pages[group][column], start + more)
+            elif prior.external:
+                # Nothing comes into it, and yet it is the request's.
+                self.observer.allocate(request.id, group, column, [request.pages[group][column]])
             elif not prior.external and prior.hit.tokens:
                 blocks = prior.hit.blocks[group]
                 slot = blocks[column] if column < len(blocks) else NULL
@@ -418,13 +426,13 @@ class Scheduler:
         if request.items and request.prefilling:
             self.encoder.commit(request)
 
-    def _never(self, request: Request) -> str:
-        """Why a request can never be served, '' if it can: an item, or all of it at its end, is more than there is."""
+    def _never(self, request: Request) -> Refusal | None:
+        """Why a request can never be served, if it cannot: an item, or all of it at its end, is more than there is."""
         if self.encoder.never(request):
-            return "never_encoder"
-        return "never_blocks" if self.cache.outgrows(request) else ""
+            return Refusal.NEVER_ENCODER
+        return Refusal.NEVER_BLOCKS if self.cache.outgrows(request) else None
 
-    def _reject(self, request: Request, reason: str) -> None:
+    def _reject(self, request: Request, reason: Refusal) -> None:
         """Refuse for good a request that can never fit."""
         self.cache.free(request)
         self.encoder.free(request)

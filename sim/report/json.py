@@ -13,10 +13,10 @@ from sim.report.text import plain
 from sim.result import Failure, Outcome, Result, States
 
 COUNTS = (
-    "wrong_restores", "wrong_reads", "tainted_requests", "null_boundaries", "materialized_boundaries", "deferred",
-    "same_step_refused", "hit_tokens", "resume_hit_tokens", "loaded_tokens", "prefill_tokens", "prompt_tokens",
-    "output_tokens", "requests", "finished", "steps", "chunks", "preempted", "evicted", "claims", "restores", "resets",
-    "rejected", "livelock",
+    "wrong_restores", "wrong_reads", "tainted_requests", "not_judged", "null_boundaries", "materialized_boundaries",
+    "deferred", "same_step_refused", "hit_tokens", "resume_hit_tokens", "loaded_tokens", "prefill_tokens",
+    "prompt_tokens", "output_tokens", "requests", "finished", "steps", "chunks", "preempted", "evicted", "claims",
+    "restores", "resets", "rejected", "livelock",
 )  # fmt: skip
 """Fields of an outcome that are written as they are, in this order."""
 PERCENTILES = ("p50", "p95", "p99")
@@ -75,6 +75,8 @@ def _outcome(outcome: Outcome, is_case: bool = False) -> dict[str, Any]:
     tree["violated"] = outcome.violated
     if outcome.engine:
         tree["engine"] = outcome.engine
+    if outcome.not_asked:
+        tree["not_asked"] = list(outcome.not_asked)
     if outcome.states is not None:
         tree["states"] = _states(outcome.states)
     return tree

@@ -17,6 +17,7 @@ from sim.report.text import (
     failure_name,
     finding_line,
     plural,
+    repeats,
     roots_first,
     summary,
 )
@@ -149,9 +150,10 @@ def _fail(element: ET.Element, failures: Sequence[Failure], findings: Sequence[F
     for failure in failures:
         lines += [failure_name(failure), *(f"  {line}" for line in failure_lines(failure))]
     ordered = [finding for _, finding in roots_first(("", finding) for finding in findings)]
-    for finding in ordered[:SHOWN_FINDINGS]:
-        lines += [finding_line(finding), *(f"  {line}" for line in evidence_lines(finding))]
-    if len(ordered) > SHOWN_FINDINGS:
+    told = repeats(("", finding) for finding in ordered)
+    for _, (finding, *again) in told[:SHOWN_FINDINGS]:
+        lines += [finding_line(finding, again), *(f"  {line}" for line in evidence_lines(finding))]
+    if len(told) > SHOWN_FINDINGS:
         lines.append(f"all {len(ordered):,}: {summary(ordered)}")
     kind = said if failures else ordered[0].severity
     noun = "new failure" if said == "new" else "failed expectation"

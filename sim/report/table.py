@@ -19,6 +19,7 @@ from sim.report.text import (
     findings_of,
     one_line,
     plural,
+    repeats,
     roots_first,
     summary,
 )
@@ -42,6 +43,9 @@ def print_result(result: Result, console: Console, verbose: bool = False) -> Non
         _print_findings(variant, outcome, console, verbose)
         if verbose:
             _print_requests(variant, outcome, console)
+    for variant, outcome in result.variants.items():
+        for text in outcome.not_asked:
+            say(console, Text(f"{one_line(variant)}: not asked: {text}"))
     print_verdict(result, console)
 
 
@@ -108,6 +112,9 @@ def _rows(result: Result, verbose: bool) -> list[Row]:
     rejected: list[Row] = []
     if any(outcome.rejected for outcome in result.variants.values()):
         rejected = [("rejected", lambda o: f"{o.rejected:,}")]
+    not_judged: list[Row] = []
+    if any(outcome.not_judged for outcome in result.variants.values()):
+        not_judged = [("not judged", lambda o: f"{o.not_judged:,}")]
     rows: list[Row] = [
         ("preset", lambda o: one_line(o.preset) or "-"),
         *_overrides(result),
@@ -117,6 +124,7 @@ def _rows(result: Result, verbose: bool) -> list[Row]:
         ("poisoned", poisoned_text),
         ("wrong restores", lambda o: f"{o.wrong_restores:,}"),
         ("requests on a wrong state", lambda o: _share(o.tainted_requests, o.requests)),
+        *not_judged,
         ("hit rate", lambda o: _percent(o.hit_tokens, o.prompt_tokens)),
         *loaded,
         ("deferred", lambda o: f"{o.deferred:,}"),
@@ -240,21 +248,24 @@ def _print_findings(variant: str, outcome: Outcome, console: Console, verbose: b
         return
     say(console, Text(f"{one_line(variant)}: {plural(len(findings), 'finding')}", style="bold"))
     case = ""
-    shown = findings if verbose else findings[:SHOWN_FINDINGS]
+    told = repeats(findings)
+    shown = told if verbose else told[:SHOWN_FINDINGS]
     causes = {finding.root for _, finding in findings}
-    for name, finding in shown:
+    for name, (finding, *again) in shown:
         if name != case:
             case = name
             say(console, Text(f"  {one_line(case_name(variant, case))}"))
-        _print_finding(finding, console, is_cause=finding.id in causes)
-    if len(findings) > len(shown):
+        _print_finding(finding, again, console, causes)
+    if len(told) > len(shown):
+        left = sum(len(same) for _, same in told[len(shown) :])
         counts = summary(finding for _, finding in findings)
-        say(console, Text(f"  … and {len(findings) - len(shown):,} more; in all: {counts}"))
+        say(console, Text(f"  … and {left:,} more; in all: {counts}"))
     console.print()
 
 
-def _print_finding(finding: Finding, console: Console, is_cause: bool) -> None:
+def _print_finding(finding: Finding, again: Sequence[Finding], console: Console, causes: set[int | None]) -> None:
     style = "red" if finding.severity == "poison" and finding.root is None else ""
-    say(console, Text(f"  {finding_line(finding)}{f'  (#{finding.id})' if is_cause else ''}", style=style))
+    numbers = ", ".join(f"#{same.id}" for same in (finding, *again) if same.id in causes)
+    say(console, Text(f"  {finding_line(finding, again)}{f'  ({numbers})' if numbers else ''}", style=style))
     for line in evidence_lines(finding):
         say(console, Text(f"      {line}", style="dim"))

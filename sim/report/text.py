@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import zip_longest
 from typing import Any
 
-from sim.events import GRAVE, Finding, Write
+from sim.events import GRAVE, Finding, Severity, Write
 from sim.printable import one_line as one_line
 from sim.result import Failure, Outcome
 
 SHOWN_FINDINGS = 10
 SHOWN_READERS = 8
+SHOWN_SPANS = 4
 SHOWN_CHARACTERS = 160
 READS = ("I10", "I12")
 """Invariants whose findings are wrong reads."""
@@ -25,7 +26,7 @@ WRITES = {
     "load": "load from a connector or a tier",
 }
 """Writes that are no chunk, in words."""
-_SEVERITIES = ("poison", "hazard", "honesty", "liveness", "shape", "loss")
+_SEVERITIES = tuple(Severity)
 _ONE_OF_A_KIND = ("min", "max", "contains")
 
 
@@ -48,14 +49,40 @@ def roots_first(findings: Iterable[tuple[str, Finding]]) -> list[tuple[str, Find
 
 
 def _rank(finding: Finding) -> tuple[bool, int, int, int]:
-    known = finding.severity in _SEVERITIES
-    severity = _SEVERITIES.index(finding.severity) if known else len(_SEVERITIES)
-    return finding.root is not None, severity, finding.step, finding.id
+    return finding.root is not None, _SEVERITIES.index(finding.severity), finding.step, finding.id
 
 
-def finding_line(finding: Finding) -> str:
-    """``I1 poison  step 1  gdn column 0 (slot 17, request a) is hashed as state@1600 but holds state@364``."""
-    return one_line(f"{finding.invariant} {finding.severity}  step {finding.step}  {finding.message}")
+def repeats(pairs: Iterable[tuple[str, Finding]]) -> list[tuple[str, list[Finding]]]:
+    """Findings in the same order, those that differ in nothing but the step as one."""
+    found: dict[tuple[str, Finding, int], list[Finding]] = {}
+    in_step: Counter[tuple[str, Finding, int]] = Counter()
+    for case, finding in pairs:
+        alike = replace(finding, id=0, step=0, time_us=0)
+        in_step[case, alike, finding.step] += 1
+        found.setdefault((case, alike, in_step[case, alike, finding.step]), []).append(finding)
+    return [(case, same) for (case, *_), same in found.items()]
+
+
+def finding_line(finding: Finding, again: Sequence[Finding] = ()) -> str:
+    """``I1 poison  step 1  gdn column 0 (slot 17, request a) is hashed as state@1600 but holds state@364``; ``again``:
+    the same in later steps."""
+    when = steps_text([finding.step, *(other.step for other in again)])
+    return one_line(f"{finding.invariant} {finding.severity}  {when}  {finding.message}")
+
+
+def steps_text(steps: Sequence[int]) -> str:
+    """``step 4``, ``steps 1 to 7``, ``steps 1 to 3, 5, 9 to 12``; many gaps: ``40 steps from 1 to 200``."""
+    if len(steps) == 1:
+        return f"step {steps[0]}"
+    spans: list[tuple[int, int]] = []
+    for step in sorted(set(steps)):
+        if spans and step == spans[-1][1] + 1:
+            spans[-1] = spans[-1][0], step
+        else:
+            spans.append((step, step))
+    if len(spans) > SHOWN_SPANS:
+        return f"{len(steps):,} steps from {spans[0][0]} to {spans[-1][1]}"
+    return f"steps {', '.join(str(a) if a == b else f'{a} to {b}' for a, b in spans)}"
 
 
 def evidence_lines(finding: Finding) -> Iterator[str]:

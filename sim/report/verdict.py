@@ -21,6 +21,7 @@ from sim.report.text import (
     findings_of,
     one_line,
     plural,
+    repeats,
     roots_first,
     wrongs,
 )
@@ -76,8 +77,8 @@ def _print_causes(variant: str, outcome: Outcome, console: Console, ready: bool)
     """The first causes of what is grave, and where the file may expect them the line that would (``ready``)."""
     if not (outcome.grave or outcome.livelock):
         return
-    for case, finding in _causes(findings_of(outcome)):
-        say(console, Text(f"    {one_line(case_name(variant, case))}: {finding_line(finding)}"))
+    for case, (finding, *again) in repeats(_causes(findings_of(outcome))):
+        say(console, Text(f"    {one_line(case_name(variant, case))}: {finding_line(finding, again)}"))
     if ready:
         say(console, Text(f"    {one_line(variant)}: expect: {ready_expectation(outcome)}"))
 
@@ -117,10 +118,17 @@ def verdict(result: Result) -> str:
         parts.append("as expected")
     elif judged:
         hits = any(result.variants[name].restores or result.variants[name].loaded_tokens for name in judged)
-        parts.append("nothing poisoned" + ("" if hits else ", but nothing was hit either: that proves nothing"))
+        whole = not any(result.variants[name].not_judged for name in judged)
+        parts.append(
+            ("nothing poisoned" if whole else "nothing poisoned of what was judged")
+            + ("" if hits else ", but nothing was hit either: that proves nothing")
+        )
         if result.is_scenario:
             where = " of this engine" if set(judged) <= set(result.elsewhere) else ""
             parts.append(f"the file expects nothing{where}")
+    unjudged = sum(outcome.not_judged for outcome in result.variants.values())
+    if unjudged:
+        parts.append(f"{plural(unjudged, 'claim or hit')} not judged, of slots whose write is not in the log")
     if result.uncompared:
         parts.append(f"not compared: {few([one_line(name) for name in result.uncompared], NAMED)}")
     for kind, what in (("error", "could not be run"), ("skipped", "skipped")):

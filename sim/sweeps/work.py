@@ -14,6 +14,7 @@ Row = dict[str, Any]
 
 COUNTS = (
     "poisoned", "poisoned_roots", "claims", "restores", "starts", "wrong_restores", "wrong_reads", "tainted_requests",
+    "not_judged",
     "requests", "finished", "hit_tokens", "resume_hit_tokens", "loaded_tokens", "prompt_tokens", "prefill_tokens",
     "deferred", "steps", "preempted", "evicted", "livelock", "ttft_p50_us", "ttft_p95_us", "ttft_p99_us", "time_us",
     "clock", "digest",

@@ -41,6 +41,8 @@ class Story:
             "enable_prefix_caching": True,
         }
         self.auditor.run(SCHEMA, "hand", tuple(groups), drafts, options | more)
+        # All of the pool has been handed out before, so that a slot without a state was never written.
+        self.auditor.slots.hand(range(1000))
 
     def arrive(self, *names: str, prompt: int = 40, outputs: int = 8, seed: int | None = None) -> None:
         """Requests with a text of their own each, unless a seed says which."""

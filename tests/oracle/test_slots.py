@@ -16,8 +16,31 @@ def content(state: object, finding: int | None = None, ancestor: int | None = No
     return Content(state, 10, write, "a", finding, ancestor)
 
 
-def test_an_untouched_slot_holds_nothing() -> None:
-    assert Slots().get(3) is None
+def handed_out() -> Slots:
+    """Slots of which all that is written is told."""
+    slots = Slots()
+    slots.hand(range(10))
+    return slots
+
+
+def test_a_slot_that_was_handed_out_and_not_written_holds_nothing() -> None:
+    assert handed_out().get(3) is None
+
+
+def test_of_a_slot_that_nobody_told_of_nothing_is_known_nor_of_what_is_copied_from_it() -> None:
+    slots = Slots()
+    slots.copy(3, 4, COPIED)
+    for slot in (3, 4):
+        found = slots.get(slot)
+        assert found is not None and found.state is None and not found.heard
+    slots.put(3, content("state"))
+    assert slots.get(3) == content("state")
+    slots.erase([4, 5])
+    assert slots.get(4) is None and slots.get(5) is None
+
+
+def test_the_null_block_and_no_slot_at_all_are_not_unheard_of() -> None:
+    assert Slots().get(0) is None and Slots().get(-1) is None
 
 
 def test_the_last_write_wins() -> None:
@@ -36,7 +59,7 @@ def test_a_copy_keeps_the_state_its_finding_and_its_ancestor_and_has_a_write_of_
 
 
 def test_a_copy_of_nothing_leaves_nothing() -> None:
-    slots = Slots()
+    slots = handed_out()
     slots.put(4, content("state"))
     slots.copy(3, 4, COPIED)
     assert slots.get(4) is None
@@ -45,7 +68,7 @@ def test_a_copy_of_nothing_leaves_nothing() -> None:
 
 
 def test_the_first_finding_of_a_content_stays_and_a_new_content_has_none() -> None:
-    slots = Slots()
+    slots = handed_out()
     slots.blame(3, 0)
     assert slots.get(3) is None
     slots.put(3, content("state"))

@@ -1,0 +1,678 @@
+"""What cannot follow: each event of a log, held against those before it.
+
+A log is evidence only as far as it can be true. An engine may do what it should not (that is what the oracle finds);
+but no engine takes a chunk that nobody decided, writes past a chunk's end, or ends a request that never came. Where a
+log says so it was cut, edited or written by a recorder at fault, and no verdict follows from it.
+
+Asked are groups, slots, columns, requests, ranges and order. What an invariant says is left to it: where a chunk starts
+(I6), what is read (I10, I12), who may write which slot (I8, I9), what was reported (I17).
+
+Some events a log may leave out altogether (``docs/events.md``). What needs them is asked from the first of them on,
+and of all that came before it too; :attr:`Coherence.unasked` says what was never asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sim.adapters.log_options import faults
+from sim.events import NULL, CopyKind, Group, Observer, Refusal, Withdrawal
+from sim.tokens import Segments
+
+WITHOUT = {
+    "step": "order and times of steps (no step is told)",
+    "allocate": "slots that were handed out (no allocate of a recurrent group is told)",
+    "restore": "hits against what is published, I5 (no restore is told)",
+    "release": "who uses which slot, I8 and I16 (no release is told)",
+}
+"""Events that a log may lack, and what is not asked then."""
+
+
+KINDS = ("full-attention", "recurrent")
+MODES = ("align", "all")
+STATES = {"waiting": "waits", "running": "runs", "gone": "has ended"}
+"""Where a request is, in words."""
+ANY = tuple(STATES)
+"""Also one that has ended: steps in flight may tell of it."""
+
+
+class Impossible(ValueError):
+    """An event that cannot follow from those before it."""
+
+    def __init__(self, text: str, line: int) -> None:
+        super().__init__(text)
+        self.line = line
+
+
+@dataclass(slots=True)
+class Row:
+    """A chunk, until its step is over."""
+
+    end: int
+    drafts: int
+    """Those that verification judges."""
+    run: int
+    """Of these the ones that the kernel consumes too."""
+    steps: int
+    era: int
+    emits: bool
+    """Whether it reaches the last token that is known."""
+    most: int
+    """Output tokens that may come of it."""
+    left: set[int]
+    """Groups in which it has not been told yet."""
+    accepted: int | None = None
+    emitted: bool = False
+
+
+@dataclass(slots=True)
+class Life:
+    """A request, from its arrival on."""
+
+    prompt: int
+    max_tokens: int
+    simulated: bool
+    """Whether its tokens follow from its index, so that it ends after ``max_tokens`` and not before."""
+    outputs: int = 0
+    state: str = "waiting"
+    era: int = 0
+    """Grows whenever it stops running: rows of an earlier one may still be told, and nothing need come of them."""
+    admitted: bool = False
+    covered: int = -1
+    """The last step in which a chunk of it is known."""
+    hit: bool = False
+    """Whether it was admitted with tokens that it need not compute."""
+    restores: bool = False
+    """Whether a hit of the pool alone is what it was admitted with."""
+    starts: set[int] = field(default_factory=set)
+    """Recurrent groups of which the state that it starts from may still be told."""
+    copies: set[tuple[int, int]] = field(default_factory=set)
+    """(group, slot) of copies that were made for it."""
+    released: set[tuple[int, int]] = field(default_factory=set)
+    """(group, slot) of what it let go of and was not seen to get."""
+    sources: dict[int, int] = field(default_factory=dict)
+    """By recurrent group: the slot from which it is to start, until it has read that."""
+    tables: dict[int, dict[int, int]] = field(default_factory=dict)
+    """By recurrent group: the slots of its columns."""
+
+    @property
+    def known(self) -> int:
+        return self.prompt + self.outputs
+
+    def leave(self, state: str) -> None:
+        """It stops running, and lets go of everything."""
+        self.state, self.hit = state, False
+        self.era += 1
+        self.starts.clear()
+        self.copies.clear()
+        self.released.clear()
+        self.sources.clear()
+        self.tables.clear()
+
+
+class Coherence(Observer):
+    """Listens to one run of a log. Raises Impossible at an event that cannot be, or when what it lacks is seen."""
+
+    def __init__(self) -> None:
+        self.line = 0
+        """Of the event that is told; set by who reads the log."""
+        self._lives: dict[str, Life] = {}
+        self._indices: set[int] = set()
+        self._told: dict[str, None] = {}
+        """Of the events that a log may lack those that it has."""
+        self._lacking: dict[str, Impossible] = {}
+        """By such an event: the first that would have needed it."""
+        self._step = -1
+        self._open = False
+        """Whether a step has begun and not ended."""
+        self._runs = 0
+        """The step of which events tell what was launched."""
+        self._launched = -1
+        self._time = 0
+        self._arrived = 0
+        self._budget: int | None = None
+        self._batches: dict[int, dict[str, Row]] = {}
+        """By step: the rows that were decided and are not over."""
+        self._quiet: dict[str, Row] = {}
+        """Runs of decode steps that are being told."""
+        self._claims: dict[tuple[int, int], dict[bytes, int]] = {}
+        """(group, slot) -> hashes, with their offsets."""
+        self._hashes: dict[tuple[int, bytes], dict[int, int]] = {}
+        """(group, hash) -> slots, with their offsets."""
+        self._known: set[int] = set()
+        """Slots that were handed out, loaded or copied to."""
+        self._unplaced: dict[int, tuple[int, Impossible]] = {}
+        """Claimed slots that a copy of that step has yet to put into a table."""
+        self._copied: set[tuple[object, ...]] = set()
+        """Copies of this step."""
+        self._stored: dict[tuple[int, str], int] = {}
+        self._never = ""
+        """A request that was refused for good, until it is taken away."""
+        self._ended = False
+
+    @property
+    def unasked(self) -> tuple[str, ...]:
+        """What was not asked, since this run never tells it."""
+        return tuple(text for kind, text in WITHOUT.items() if kind in self._lacking)
+
+    # How it is said.
+
+    def _impossible(self, key: str, found: object, allowed: str) -> Impossible:
+        return Impossible(f"{key}: found {found!r}, allowed is {allowed}", self.line)
+
+    def _check(self, right: bool, key: str, found: object, allowed: str) -> None:
+        if not right:
+            raise self._impossible(key, found, allowed)
+
+    def _tells(self, kind: str) -> None:
+        """The log has such events."""
+        if kind not in self._told:
+            self._told[kind] = None
+            if kind in self._lacking:
+                raise self._lacking[kind]
+
+    def _lacks(self, kind: str, key: str, found: object, allowed: str) -> None:
+        """An event would have needed one that was not told: impossible in a log that has such."""
+        error = self._impossible(key, found, f"{allowed} ({kind} tells)")
+        if kind in self._told:
+            raise error
+        self._lacking.setdefault(kind, error)
+
+    # Names that an event gives.
+
+    def _life(self, kind: str, request: str, *states: str) -> Life:
+        """The request, in one of these states (by default not gone)."""
+        life = self._lives.get(request)
+        if life is None:
+            raise self._impossible(f"{kind}.request", request, "one that arrived")
+        allowed = states or ("waiting", "running")
+        if life.state not in allowed:
+            text = "one that " + " or ".join(STATES[state] for state in allowed)
+            raise self._impossible(f"{kind}.request", f"{request}, which {STATES[life.state]}", text)
+        return life
+
+    def _within(self, kind: str) -> None:
+        """Something that only happens in a step."""
+        if self._ended:
+            raise Impossible(f"{kind}: after end, allowed is another run", self.line)
+        if not self._open:
+            self._lacks("step", f"{kind}: before a step began or after its commit; step", None, "one that is open")
+
+    def _group(self, kind: str, group: int, recurrent: bool | None = True) -> Group:
+        what = {True: "a recurrent group", False: "an attention group", None: "a group"}[recurrent]
+        allowed = [i for i, g in enumerate(self.groups) if recurrent is None or g.recurrent == recurrent]
+        if group not in allowed:
+            raise self._impossible(f"{kind}.group", group, f"{what}: {', '.join(map(str, allowed)) or 'there is none'}")
+        return self.groups[group]
+
+    def _slot(self, key: str, slot: int, least: int = 1) -> None:
+        """A block of the pool: 0 is the null block, -1 none."""
+        if slot < least or (self.num_blocks is not None and slot >= self.num_blocks):
+            top = "" if self.num_blocks is None else f" to {self.num_blocks - 1}"
+            raise self._impossible(key, slot, f"{least}{top or ' or more'}")
+
+    def _handed(self, key: str, slot: int) -> None:
+        """A slot that somebody was given."""
+        if slot > NULL and slot not in self._known:
+            self._lacks("allocate", key, slot, "a slot that was handed out")
+
+    # The run, and who comes.
+
+    def run(
+        self, schema: str, engine: str, groups: tuple[Group, ...], num_speculative_tokens: int, options: dict[str, Any]
+    ) -> None:
+        for name, found, allowed in faults(options):
+            self._check(False, f"run.options.{name}", found, allowed)
+        self.groups, self.num_drafts = groups, num_speculative_tokens
+        self.recurrent = [i for i, group in enumerate(groups) if group.recurrent]
+        self._check(bool(groups), "run.groups", [], "one group or more")
+        self._check(num_speculative_tokens >= 0, "run.num_speculative_tokens", num_speculative_tokens, "0 or more")
+        names = [group.name for group in groups]
+        for i, group in enumerate(groups):
+            where = f"run.groups[{i}]"
+            self._check(group.kind in KINDS, f"{where}.kind", group.kind, " or ".join(KINDS))
+            self._check(
+                group.mamba_cache_mode in MODES, f"{where}.mamba_cache_mode", group.mamba_cache_mode, " or ".join(MODES)
+            )
+            self._check(names.index(group.name) == i, f"{where}.name", group.name, "a name of its own")
+            unit = options["hash_unit"]
+            cached = group.prefix_cacheable and options["enable_prefix_caching"]
+            if cached and group.block_size % unit:
+                self._check(False, f"{where}.block_size", group.block_size, f"a multiple of hash_unit ({unit})")
+            self._check(
+                group.sliding_window >= 0 and not (group.recurrent and group.sliding_window),
+                f"{where}.sliding_window", group.sliding_window, "0 or more, of attention alone",
+            )  # fmt: skip
+        self.num_blocks: int | None = options.get("num_blocks")
+        self.depth: int = options.get("max_concurrent_batches", 1)
+        self.cap: int = options["max_num_batched_tokens"]
+
+    def arrive(
+        self,
+        request: str,
+        index: int,
+        time_us: int,
+        segments: Segments,
+        tokens: tuple[int, ...] | None,
+        max_tokens: int,
+    ) -> None:
+        if self._ended:
+            raise Impossible("arrive: after end, allowed is another run", self.line)
+        self._check(bool(request), "arrive.request", request, "an id")
+        self._check(request not in self._lives, "arrive.request", request, "an id that no request had before")
+        self._check(index >= 0 and index not in self._indices, "arrive.index", index, "one that no request had before")
+        self._check(time_us >= 0, "arrive.time_us", time_us, "0 or more")
+        if tokens is None:
+            wrong = next((pair for pair in segments if pair[1] < 0), None)
+            self._check(wrong is None, "arrive.segments", wrong, "lengths of 0 or more")
+        else:
+            wrong_id = next((token for token in tokens if token < 0), None)
+            self._check(wrong_id is None, "arrive.tokens", wrong_id, "ids of 0 or more")
+        prompt = sum(length for _, length in segments) if tokens is None else len(tokens)
+        self._check(prompt > 0, "arrive: tokens of the prompt", prompt, "1 or more")
+        self._check(max_tokens >= 0, "arrive.max_tokens", max_tokens, "0 or more")
+        self._indices.add(index)
+        self._arrived = max(self._arrived, time_us)
+        self._lives[request] = Life(prompt, max_tokens, tokens is None)
+
+    # Steps.
+
+    def step(self, index: int, time_us: int, budget: int) -> None:
+        if self._ended:
+            raise Impossible("step: after end, allowed is another run", self.line)
+        self._tells("step")
+        self._check(not self._open, "step.index", index, f"none before step {self._step} has its commit")
+        self._check(index > self._step, "step.index", index, f"more than that of the step before ({self._step})")
+        least = max(self._time, self._arrived)
+        self._check(time_us >= least, "step.time_us", time_us, f"{least} or more, which it has been")
+        self._check(0 <= budget <= self.cap, "step.budget", budget, f"0 to max_num_batched_tokens ({self.cap})")
+        self._step, self._open, self._time, self._budget = index, True, time_us, budget
+        self._runs = index if self.depth == 1 else -1
+
+    def launch(self, index: int) -> None:
+        self._within("launch")
+        self._check(self.depth > 1, "launch", index, "none with max_concurrent_batches of 1")
+        decided = self._launched < index <= self._step
+        self._check(decided, "launch.index", index, f"a step after {self._launched}, up to {self._step}")
+        self._runs = self._launched = index
+
+    def commit(self, time_us: int) -> None:
+        self._within("commit")
+        self._check(time_us >= self._time, "commit.time_us", time_us, f"{self._time} or more, which it has been")
+        self._check(not self._never, "commit", None, f"an abort of {self._never}, which is refused for good, before")
+        for name, row in [*self._batches.pop(self._runs, {}).items(), *self._quiet.items()]:
+            life = self._lives[name]
+            if row.era == life.era:
+                self._run_through("commit", name, row)
+        self._quiet.clear()
+        self._copied.clear()
+        for slot, (step, error) in list(self._unplaced.items()):
+            if step <= self._runs:
+                del self._unplaced[slot]
+                self._lacking.setdefault("allocate", error)
+                if "allocate" in self._told:
+                    raise error
+        self._open, self._time = False, time_us
+
+    def _run_through(self, kind: str, request: str, row: Row) -> None:
+        """All that comes of a row is told before."""
+        for group in sorted(row.left):
+            self._check(False, kind, None, f"an advance of {request} in group {group} before, as its chunk says")
+        self._check(row.emitted or not row.emits, kind, None, f"an output of {request} before, as its chunk says")
+
+    def end(self, steps: int, time_us: int, livelock: bool) -> None:
+        self._check(not self._open and not self._ended, "end", steps, "none before the last step's commit, and one")
+        self._check(steps > self._step, "end.steps", steps, f"more than the last step's index ({self._step})")
+        self._check(time_us >= self._time, "end.time_us", time_us, f"{self._time} or more, which it has been")
+        stuck = any(life.state in ("waiting", "running") for life in self._lives.values())
+        self._check(stuck or not livelock, "end.livelock", livelock, "false where all have ended")
+        self._ended = True
+
+    # Decisions.
+
+    def defer(self, request: str, offered: int, why: str) -> None:
+        self._within("defer")
+        self._life("defer", request)
+        self._check(0 < offered <= self.cap, "defer.offered", offered, f"1 to max_num_batched_tokens ({self.cap})")
+        self._check(bool(why), "defer.why", why, "a rule's name")
+
+    def refuse(self, request: str, reason: str) -> None:
+        self._within("refuse")
+        self._check(reason in list(Refusal), "refuse.reason", reason, ", ".join(Refusal))
+        if Refusal(reason).final:
+            self._life("refuse", request)
+            self._never = request
+        else:
+            self._life("refuse", request, "waiting")
+
+    def admit(self, request: str, hit: int, external: int, resumed: bool) -> None:
+        self._within("admit")
+        life = self._life("admit", request)
+        if life.state == "running":
+            # A log need not tell that it was preempted.
+            self._check(resumed, "admit.request", request, "one that waits")
+            life.leave("waiting")
+        self._check(resumed == life.admitted, "admit.resumed", resumed, str(life.admitted).lower())
+        for key, count in (("hit", hit), ("external", external)):
+            self._check(0 <= count <= life.known, f"admit.{key}", count, f"0 to {life.known}, its tokens")
+        self._check(hit + external <= life.known, "admit.external", external, f"0 to {life.known - hit}")
+        life.state, life.admitted, life.hit = "running", True, hit + external > 0
+        life.released.clear()
+        life.starts = set(self.recurrent) if life.hit else set()
+        life.restores = hit > 0 and not external
+
+    def restore(self, request: str, group: int, slot: int, column: int, offset: int, group_hits: Sequence[int]) -> None:
+        self._within("restore")
+        self._tells("restore")
+        life, size = self._life("restore", request, "running"), self._group("restore", group).block_size
+        self._start(life, "restore", request, group)
+        self._slot("restore.slot", slot, 0)
+        self._check(0 < offset <= life.known, "restore.offset", offset, f"1 to {life.known}")
+        right = (offset - 1) // size
+        self._check(column == right, "restore.column", column, f"{right}, which holds the state at {offset}")
+        self._check(len(group_hits) == len(self.groups), "restore.group_hits", list(group_hits), "one for each group")
+        wrong = next((hit for hit in group_hits if not 0 <= hit <= life.known), None)
+        self._check(wrong is None, "restore.group_hits", wrong, f"0 to {life.known}, its tokens")
+        if slot != NULL:
+            # Known or not: it was advertised, perhaps before this log began.
+            life.tables.setdefault(group, {}).setdefault(column, slot)
+            self._known.add(slot)
+            life.sources[group] = slot
+
+    def _start(self, life: Life, kind: str, request: str, group: int) -> None:
+        """A state from which a request is to start: one for each recurrent group."""
+        self._check(group in life.starts, f"{kind}.request", request, "one that was admitted with a hit, once a group")
+        life.starts.discard(group)
+
+    def store(self, group: int, slot: int, key: str, offset: int) -> None:
+        self._within("store")
+        self._group("store", group)
+        self._slot("store.slot", slot, 0)
+        self._check(offset > 0, "store.offset", offset, "1 or more")
+        self._handed("store.slot", slot)
+        stored = self._stored.setdefault((group, key), offset)
+        self._check(offset == stored, "store.offset", offset, f"{stored}, as under this key before")
+
+    def load(self, request: str, group: int, key: str, slot: int, offset: int) -> None:
+        self._within("load")
+        life, size = self._life("load", request, "running"), self._group("load", group).block_size
+        self._start(life, "load", request, group)
+        self._slot("load.slot", slot)
+        self._check(0 < offset <= life.known, "load.offset", offset, f"1 to {life.known}")
+        # A tier may start a request below the end of what was stored, but not past it.
+        stored = self._stored.get((group, key), offset)
+        self._check(offset <= stored, "load.offset", offset, f"{stored} at most, which was stored under this key")
+        self._known.add(slot)
+        self._unplaced.pop(slot, None)
+        life.tables.setdefault(group, {}).setdefault((offset - 1) // size, slot)
+        life.sources[group] = slot
+
+    def preempt(self, request: str) -> None:
+        self._within("preempt")
+        self._life("preempt", request, "running").leave("waiting")
+
+    def finish(self, request: str) -> None:
+        self._within("finish")
+        life = self._life("finish", request, "running")
+        least = life.max_tokens if life.simulated else 1
+        self._check(life.outputs >= least, "finish.request", request, f"none before its output of {least} tokens")
+        row = self._batches.get(self._runs, {}).get(request)
+        if row is not None and row.era == life.era:
+            self._run_through("finish", request, row)
+        for group, table in life.tables.items():
+            table = {at: slot for at, slot in table.items() if slot != NULL and (group, slot) not in life.copies}
+            if table:
+                self._lacks(
+                    "release", "finish.request", request, f"a release before of {sorted(table.values())}, group {group}"
+                )
+        life.leave("gone")
+
+    def abort(self, request: str) -> None:
+        self._life("abort", request).leave("gone")
+        self._never = "" if self._never == request else self._never
+
+    def reset(self, done: bool) -> None:
+        self._within("reset")
+        if done:
+            left = next(iter(self._claims), None)
+            self._check(left is None, "reset.done", done, "false while a claim stands")
+            running = next((name for name, life in self._lives.items() if life.state == "running"), None)
+            self._check(running is None, "reset.done", done, f"false while {running} runs")
+
+    # Slots and claims.
+
+    def allocate(self, request: str, group: int, column: int, slots: Sequence[int]) -> None:
+        self._within("allocate")
+        recurrent = self._group("allocate", group, None).recurrent
+        self._check(bool(slots), "allocate.slots", [], "one or more")
+        for slot in slots:
+            self._slot("allocate.slots", slot, 0 if recurrent else 1)
+            self._check(slot == NULL or slots.count(slot) == 1, "allocate.slots", list(slots), "each once")
+        if not recurrent:
+            self._check(not request, "allocate.request", request, "'' for attention")
+            self._check(column == -1, "allocate.column", column, "-1 for attention")
+            return
+        life = self._life("allocate", request)
+        self._tells("allocate")
+        table = life.tables.setdefault(group, {})
+        free = column >= 0 and not table.get(column)
+        self._check(free, "allocate.column", column, f"a column that {request} has no slot in")
+        for slot in slots:
+            self._unplaced.pop(slot, None)
+        table.update((column + i, slot) for i, slot in enumerate(slots))
+        self._known.update(slots)
+
+    def release(self, request: str, group: int, slots: Sequence[int]) -> None:
+        self._within("release")
+        self._tells("release")
+        life = self._life("release", request)
+        self._group("release", group)
+        table = life.tables.get(group, {})
+        for slot in slots:
+            self._slot("release.slots", slot)
+            columns = [column for column, held in table.items() if held == slot]
+            for column in columns:
+                table[column] = NULL
+            self._handed("release.slots", slot)
+            # Of what was hit only the state that it starts from is named.
+            shared = (life.hit or (group, slot) in self._claims) and (group, slot) not in life.released
+            if not (columns or shared or (group, slot) in life.copies):
+                self._lacks("allocate", "release.slots", slot, f"a slot that {request} holds")
+            if not columns:
+                life.released.add((group, slot))
+
+    def claim(self, group: int, slot: int, request: str, column: int, offset: int, hash: bytes) -> None:
+        self._within("claim")
+        life = self._life("claim", request, *ANY)
+        self._group("claim", group)
+        self._slot("claim.slot", slot)
+        self._check(offset > 0, "claim.offset", offset, "1 or more")
+        self._check(column >= 0, "claim.column", column, "0 or more")
+        self._check(bool(hash), "claim.hash", "", "a hash")
+        claims = self._claims.setdefault((group, slot), {})
+        self._check(hash not in claims, "claim.hash", hash.hex(), "one that does not lead to this slot already")
+        slots = self._hashes.setdefault((group, hash), {})
+        other = next(iter(slots.values()), offset)
+        self._check(offset == other, "claim.offset", offset, f"{other}, as of the same hash")
+        claims[hash] = slots[slot] = offset
+        placed = life.tables.get(group, {}).get(column) == slot or (group, slot) in life.copies
+        if life.state != "gone" and not placed:
+            # The column's block, or a copy of it that this step is to make.
+            error = self._impossible("claim.slot", slot, f"the one that {request} has in column {column}")
+            self._unplaced.setdefault(slot, (self._step, error))
+
+    def unclaim(self, group: int, slot: int, hash: bytes, why: str) -> None:
+        self._within("unclaim")
+        self._group("unclaim", group)
+        self._slot("unclaim.slot", slot)
+        self._check(why in list(Withdrawal), "unclaim.why", why, ", ".join(Withdrawal))
+        claims = self._claims.get((group, slot), {})
+        self._check(hash in claims, "unclaim.hash", hash.hex(), f"one that leads to slot {slot}")
+        del claims[hash]
+        if not claims:
+            del self._claims[group, slot]
+        slots = self._hashes[group, hash]
+        del slots[slot]
+        if not slots:
+            del self._hashes[group, hash]
+
+    # What is launched, and what comes of it.
+
+    def chunk(
+        self, request: str, start: int, end: int, drafts: int, stop: str, steps: int, accepted: Sequence[int]
+    ) -> None:
+        self._within("chunk")
+        life = self._life("chunk", request, "running")
+        for group in sorted(life.starts) if life.restores else ():
+            self._lacks("restore", "chunk.request", request, f"a restore in group {group} before, after its hit")
+        life.starts.clear()
+        self._check(0 <= start < end, "chunk.start", start, f"0 to {end - 1}, below its end")
+        self._check(0 <= drafts <= self.num_drafts, "chunk.drafts", drafts, f"0 to {self.num_drafts}")
+        self._check(steps >= 0, "chunk.steps", steps, "0 or more")
+        run = min(drafts, end - start - 1)
+        if steps:
+            self._check(len(accepted) == steps, "chunk.accepted", list(accepted), f"one for each of {steps} steps")
+            wrong = next((count for count in accepted if not 0 <= count <= drafts), None)
+            self._check(wrong is None, "chunk.accepted", wrong, f"0 to {drafts}")
+            least = self._step - life.covered - 1
+            self._check(steps <= least, "chunk.steps", steps, f"1 to {least}, the steps since its last chunk")
+            right = start + sum(accepted[:-1]) + steps + drafts
+            self._check(end == right, "chunk.end", end, f"{right}, as start, accepted and drafts say")
+            most = sum(accepted) + steps
+            self._quiet[request] = Row(end, drafts, drafts, steps, life.era, True, most, set(self.recurrent))
+            return
+        self._check(not accepted, "chunk.accepted", list(accepted), "none without steps")
+        batch = self._batches.setdefault(self._step, {})
+        self._check(request not in batch, "chunk.request", request, "one chunk in a step")
+        flying = sum(name == request and row.era == life.era for b in self._batches.values() for name, row in b.items())
+        last = life.known + flying * (1 + self.num_drafts)
+        self._check(end - run <= last, "chunk.end", end, f"{start + 1} to {last + run}, as far as tokens are known")
+        if self._budget is not None:
+            self._budget -= end - start
+            self._check(self._budget >= 0, "chunk.end", end, "what the step's budget has left")
+        emits = end - run >= last if not flying else True
+        most = 1 + (drafts if emits else 0)
+        for group in self.recurrent:
+            column = (end - 1) // self.groups[group].block_size
+            if column not in life.tables.get(group, {}):
+                self._lacks("allocate", "chunk.end", end, f"where group {group} has a block: column {column} has none")
+        batch[request] = Row(end, drafts, run, 0, life.era, emits and not flying, most, set(self.recurrent))
+        life.covered = max(life.covered, self._step)
+
+    def seed(self, request: str, group: int, column: int, width: int, slot: int) -> None:
+        self._within("seed")
+        self._group("seed", group)
+        self._row("seed", request)
+        life = self._life("seed", request, *ANY)
+        self._check(column >= 0, "seed.column", column, "0 or more")
+        self._check(width > 0, "seed.width", width, "1 or more")
+        self._slot("seed.slot", slot, -1)
+        self._handed("seed.slot", slot)
+        if life.state == "gone":
+            return
+        table = life.tables.get(group, {})
+        mine = [at for at, held in table.items() if held == slot]
+        if slot > NULL and (group, slot) not in life.copies and (mine or column in table):
+            self._check(column in mine, "seed.slot", slot, f"what {request} has in column {column}")
+
+    def copy(self, request: str, group: int, kind: str, src: int, dst: int, conv_src: int, shift: int) -> None:
+        self._within("copy")
+        self._check(kind in list(CopyKind), "copy.kind", kind, ", ".join(CopyKind))
+        recurrent = self._group("copy", group, None).recurrent
+        life = self._life("copy", request, *ANY)
+        for key, slot, least in (("src", src, -1), ("dst", dst, 0), ("conv_src", conv_src, -1)):
+            self._slot(f"copy.{key}", slot, least)
+        top = self.num_drafts
+        self._check(-top <= shift <= top, "copy.shift", shift, f"{-top} to {top}")
+        if not recurrent:
+            return
+        self._handed("copy.src", src)
+        told = (self._runs, request, group, kind, src, dst, conv_src, shift)
+        self._check(told not in self._copied, "copy", list(told[1:]), "each once in a step")
+        self._copied.add(told)
+        if kind == CopyKind.COW:
+            self._known.add(dst)
+            self._unplaced.pop(dst, None)
+            life.copies |= {(group, src), (group, dst)}
+            if life.sources.get(group) == src:
+                # What was shared makes room for the copy.
+                table = life.tables.get(group, {})
+                table.update((column, dst) for column, slot in tuple(table.items()) if slot == src)
+                del life.sources[group]
+        else:
+            self._handed("copy.dst", dst)
+
+    def advance(
+        self,
+        request: str,
+        group: int,
+        start: int,
+        end: int,
+        drafts: Sequence[int],
+        read: int,
+        writes: Sequence[tuple[int, int]],
+        steps: int,
+    ) -> None:
+        self._within("advance")
+        self._group("advance", group)
+        row = self._quiet.get(request) if steps else self._row("advance", request)
+        if row is None or group not in row.left:
+            raise self._impossible("advance.request", request, "one whose chunk is to run, once a group")
+        row.left.discard(group)
+        if not steps:
+            self._lives[request].sources.pop(group, None)
+        self._check(end == row.end, "advance.end", end, f"{row.end}, where its chunk ends")
+        self._check(0 <= start < end, "advance.start", start, f"0 to {end - 1}, below its end")
+        self._check(steps == row.steps, "advance.steps", steps, f"{row.steps}, as its chunk says")
+        self._check(len(drafts) == row.run, "advance.drafts", list(drafts), f"{row.run}, as its chunk says")
+        self._slot("advance.read", read, -1)
+        self._handed("advance.read", read)
+        self._check(len(set(writes)) == len(writes), "advance.writes", list(map(list, writes)), "each once")
+        column = (end - 1) // self.groups[group].block_size
+        # Kernels leave the null block alone.
+        ends = any(offset == end for offset, _ in writes) or not self._lives[request].tables.get(group, {}).get(column)
+        self._check(ends, "advance.writes", list(map(list, writes)), f"one at {end}, where the chunk ends")
+        first = end - len(drafts) - 1 if steps else start
+        for offset, slot in writes:
+            self._check(first < offset <= end, "advance.writes", offset, f"{first + 1} to {end}, within the chunk")
+            self._slot("advance.writes", slot, 0)
+            self._handed("advance.writes", slot)
+
+    def _row(self, kind: str, request: str) -> Row:
+        """The row of a request in the step that runs now."""
+        row = self._batches.get(self._runs, {}).get(request)
+        if row is None:
+            raise self._impossible(f"{kind}.request", request, f"one that has a chunk in step {self._runs}")
+        return row
+
+    def accept(self, request: str, drafted: int, accepted: int) -> None:
+        self._within("accept")
+        self._life("accept", request, "running")
+        row = self._row("accept", request)
+        self._check(row.accepted is None, "accept.request", request, "one for each chunk")
+        self._check(0 < drafted == row.drafts, "accept.drafted", drafted, f"{row.drafts}, as its chunk says")
+        self._check(0 <= accepted <= drafted, "accept.accepted", accepted, f"0 to {drafted}")
+        row.accepted = accepted
+
+    def output(self, request: str, count: int, tokens: tuple[int, ...] | None) -> None:
+        self._within("output")
+        life = self._life("output", request, "running")
+        row = self._quiet.get(request)
+        if row is None or row.emitted:
+            row = self._row("output", request)
+        most = row.most if row.steps else 1 + (row.accepted or 0)
+        self._check(not row.emitted, "output.request", request, "one for each chunk")
+        self._check(row.emits or self.depth > 1, "output.request", request, "one whose chunk ends at its last token")
+        self._check(0 < count <= most, "output.count", count, f"1 to {most}")
+        right = life.outputs + count
+        self._check(right <= life.max_tokens, "output.count", count, f"{life.max_tokens - life.outputs} at most")
+        if tokens is None:
+            self._check(life.simulated, "output.tokens", None, "ids, as of the prompt")
+        else:
+            self._check(len(tokens) == count, "output.tokens", list(tokens), f"{count}, as its count says")
+        row.emitted = True
+        life.outputs = right
+        if row.steps:
+            life.covered = self._step - 1

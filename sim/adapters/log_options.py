@@ -1,0 +1,61 @@
+"""What the ``run`` of a log says of the options: those that are read, and what they may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+
+class Option(NamedTuple):
+    """An option that an audit reads."""
+
+    allowed: str
+    accepts: Callable[[Any], bool]
+    needed: bool = False
+
+
+def _count(least: int) -> Callable[[Any], bool]:
+    return lambda value: type(value) is int and value >= least
+
+
+def _or_none(accepts: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: value is None or accepts(value)
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_text, value.values()))
+
+
+OPTIONS = {
+    "hash_unit": Option("an integer of 1 or more", _count(1), needed=True),
+    "max_num_batched_tokens": Option("an integer of 1 or more", _count(1), needed=True),
+    "long_prefill_token_threshold": Option("an integer of 0 or more", _count(0), needed=True),
+    "enable_prefix_caching": Option("true or false", lambda value: isinstance(value, bool), needed=True),
+    "max_concurrent_batches": Option("an integer of 1 or more", _count(1)),
+    "num_prefill_checkpoint_blocks": Option("an integer of 0 or more", _count(0)),
+    "prefix_cache_retention_interval": Option("an integer of 0 or more, or null", _or_none(_count(0))),
+    "longest_chunk": Option("an integer of 1 or more", _count(1)),
+    "grid": Option("an integer of 1 or more, or null", _or_none(_count(1))),
+    "seed_block": Option("an integer of 1 or more, or null", _or_none(_count(1))),
+    "num_blocks": Option("an integer of 1 or more", _count(1)),
+    "clock": Option("us or steps", lambda value: value in ("us", "steps")),
+    "rules": Option("an object with a text for each rule", _texts),
+    "scenario": Option("a text", _text),
+    "variant": Option("a text", _text),
+    "case": Option("a text", _text),
+}
+"""Any other is not read. ``rules`` and those below it are only shown."""
+
+
+def faults(options: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:
+    """What is missing or not allowed: the option's name, what was found, what is allowed."""
+    for name, option in OPTIONS.items():
+        if name not in options:
+            if option.needed:
+                yield name, "nothing", option.allowed
+        elif not option.accepts(options[name]):
+            yield name, options[name], option.allowed
