@@ -65,7 +65,8 @@ class KVCache:
                 self.managers.append(ScratchCache(*where, None))
             elif group.sliding_window:
                 size, drops = group.block_size, self.drops[i]
-                kept = rules.window.keeps(size, self.scheduler_block // size, group.sliding_window, drops)
+                ends = self.geometry.alignment if rules.window.fine else self.scheduler_block
+                kept = rules.window.keeps(size, ends // size, group.sliding_window, drops)
                 reach = min(group.sliding_window - 1 + options.max_num_batched_tokens, options.max_model_len)
                 self.managers.append(WindowCache(*where, None, group.sliding_window, kept, reach))
             else:
@@ -143,10 +144,11 @@ class KVCache:
         end = total + new
         slots = min(end + self.lookahead, self.max_model_len)
         needed = self._needed(request, hit, total, slots, end, commit=True)
-        if external:
-            # The state that the connector brings has a block of its own, unless the chunk ends in the same one.
-            needed += sum((total - 1) // m.block_size < (end - 1) // m.block_size for m in self.aligned)
-        if needed + watermark > self.pool.num_free:
+        # The state that a connector brings has a block of its own, unless the chunk ends in the same one. Releases do not
+        # ask for it, and stop with an error where it is not there; here such a request is refused.
+        loaded = sum((total - 1) // m.block_size < (end - 1) // m.block_size for m in self.aligned) if external else 0
+        if needed + max(watermark, loaded) > self.pool.num_free:
+            needed += loaded
             if self.rules.admission.piecemeal and needed > self.pool.num_free:
                 # It took what there was before it found too few; nobody gives them back.
                 self.pool.take(self.pool.num_free)
@@ -169,12 +171,11 @@ class KVCache:
         """
         start, end = request.computed, request.computed + new
         slots = min(end + self.lookahead, self.max_model_len)
-        for states in self.states:
-            freed = states.retire(request.tables[states.group], start - unconfirmed)
-            if freed:
-                request.released(states.group, freed)
-        for window in self.windows:
-            window.retire(request.tables[window.group], start - unconfirmed)
+        for manager in self.managers:
+            if isinstance(manager, RecurrentCache | AllModeCache | WindowCache):
+                freed = manager.retire(request.tables[manager.group], start - unconfirmed)
+                if freed and manager in self.states:
+                    request.released(manager.group, freed)
         if self._needed(request, None, start, slots, end, commit=True) > self.pool.num_free:
             return False
         self._extend(request, slots, end)
@@ -200,7 +201,7 @@ class KVCache:
             if isinstance(manager, WindowCache) and not commit:
                 tokens = min(tokens, manager.most)
             hit_tokens = hit.tokens if hit is not None else 0
-            needed += manager.needed(table, blocks, hit_tokens, tokens, checkpoint is not None)
+            needed += manager.needed(table, blocks, hit_tokens, tokens, checkpoint is not None, start)
         return needed
 
     def _checkpoint(
@@ -228,12 +229,7 @@ class KVCache:
 
     def _adopt(self, request: Request, hit: Hit, external: int, total: int) -> None:
         for manager in self.managers:
-            table, blocks = request.tables[manager.group], hit.blocks[manager.group]
-            if manager in self.states and external and (total - 1) // manager.block_size >= len(blocks):
-                blocks = []
-            manager.adopt(table, blocks, hit.tokens, total)
-            if isinstance(manager, RecurrentCache | AllModeCache) and external:
-                manager.skip_to(table, total)
+            manager.adopt(request.tables[manager.group], hit.blocks[manager.group], hit.tokens, total)
         if external:
             for manager in self.managers:
                 new = manager.load(request.tables[manager.group], total)

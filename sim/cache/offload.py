@@ -104,15 +104,7 @@ class Offloading:
         if alone is None or not self.cache.states or not self.cache.enabled:
             return joint
         own = self.cache.lookup(request, alone)
-        if own.tokens <= joint.tokens:
-            return joint
-        # A state before the last column of such a hit is of no use to the request: it does not hold on to it.
-        short = {m.group: (own.tokens - 1) // m.block_size for m in self.cache.states}
-        blocks = [
-            [NULL] * short[g] if g in short and own.group_hits[g] < own.tokens else ids
-            for g, ids in enumerate(own.blocks)
-        ]
-        return own._replace(blocks=blocks)
+        return own if own.tokens > joint.tokens else joint
 
     def _mode(self, group: int) -> str:
         return self.cache.options.groups[group].mamba_cache_mode if self.cache.options.groups[group].recurrent else ""

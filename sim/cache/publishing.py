@@ -23,10 +23,12 @@ class Publishing:
         """Tokens before a chunk's end that the drafter may write again (multi-module MTP)."""
         self.interval = self.rules.retention.interval(options.prefix_cache_retention_interval)
         """Tokens between states that stay published; None: all do."""
+        self.replay_drops = self.rules.drafter_guard.replay_drops(options)
+        """Whether what is kept for a repeat of the prompt lies a block lower."""
         self.exact_junctions = (
             options.shared_prefix_checkpoint
             and self.rules.junction.on
-            and any(cache.drops.values() if not cache.ahead else [True])
+            and self.rules.drafter_guard.marks(options)
             and geometry.fine
             and not self.rewritten
         )
@@ -120,7 +122,7 @@ class Publishing:
         if self.interval is None:
             return frozenset()
         replays = self.rules.retention.replays or self.rules.boundaries.replays
-        ends = [*replays(request.num_prompt, self.cache.scheduler_block, self.cache.drop)]
+        ends = [*replays(request.num_prompt, self.cache.scheduler_block, self.replay_drops)]
         if request.junction:
             ends.append(request.junction)
             if self.cache.drops[manager.group] and self.rules.drafter_guard.hashes_ahead:

@@ -18,6 +18,8 @@ class Mask:
     """All of them."""
     shifted: bool = True
     """Whether the block that a drafter looks at past a boundary, and drops, counts."""
+    fine: bool = False
+    """Whether hits may end inside a scheduler block, where they are finer than one (0.29)."""
 
     def keeps(self, size: int, segment: int, window: int, drops: bool) -> Callable[[int], bool] | None:
         """Which ends (tokens) are published; None: all. ``segment``: blocks between the ends of hits."""
@@ -32,7 +34,12 @@ class Mask:
         return kept
 
 
-MASKS: dict[str, object] = {"reachable": Mask(), "unshifted": Mask(shifted=False), "dense": Mask(dense=True)}
+MASKS: dict[str, object] = {
+    "reachable": Mask(),
+    "reachable-inside-blocks": Mask(fine=True),
+    "unshifted": Mask(shifted=False),
+    "dense": Mask(dense=True),
+}
 
 
 class WindowCache(AttentionCache):
@@ -61,9 +68,17 @@ class WindowCache(AttentionCache):
         """Only what a hit can need."""
         return super().publish(request, table, hashes, tokens, self.kept)
 
+    def skipped(self, computed: int) -> int:
+        """Those that no token from ``computed`` on reaches back to."""
+        return max(computed - self.window + 1, 0) // self.block_size
+
+    def load(self, table: Table, total: int) -> list[int]:
+        """Blocks for tokens that a connector computed, of which a window of a token needs none."""
+        return super().load(table, total) if self.window > 1 else []
+
     def retire(self, table: Table, computed: int) -> list[int]:
         """Let go of the blocks that no token from ``computed`` on reaches back to; returns them."""
-        columns = min(max(computed - self.window + 1, 0) // self.block_size, len(table.blocks))
+        columns = min(self.skipped(computed), len(table.blocks))
         return self.drop(table, [c for c in range(columns - 1, -1, -1) if table.blocks[c] != NULL])
 
 

@@ -69,6 +69,7 @@ VLLM_0_29_0: dict[str, str] = {
     "lookup": "intersection",
     "padding": "dropped",
     "fine_hits": "cacheable-groups",
+    "window": "reachable-inside-blocks",
     "checkpoint": "any-aligned-start",
     "retention": "interval",
 }
