@@ -105,11 +105,15 @@ class KVCache:
         return (rule or self.rules.lookup)(
             self.pool,
             self.geometry,
-            request.hashes(self.unit, self.ahead),
+            self.hashes(request),
             self.num_groups,
             request.num_tokens - 1,
             self.hashed(request),
         )
+
+    def hashes(self, request: Request) -> list[bytes]:
+        """Of each hash unit of a request; those past :meth:`hashed` are not to be used yet."""
+        return request.hashes(self.unit, self.ahead, self.rules.item_hash.on)
 
     def hashed(self, request: Request) -> int:
         """Tokens whose hashes are known."""
@@ -144,8 +148,8 @@ class KVCache:
         end = total + new
         slots = min(end + self.lookahead, self.max_model_len)
         needed = self._needed(request, hit, total, slots, end, commit=True)
-        # The state that a connector brings has a block of its own, unless the chunk ends in the same one. Releases do not
-        # ask for it, and stop with an error where it is not there; here such a request is refused.
+        # The state that a connector brings has a block of its own, unless the chunk ends in the same one. Releases do
+        # not ask for it, and stop with an error where it is not there; here such a request is refused.
         loaded = sum((total - 1) // m.block_size < (end - 1) // m.block_size for m in self.aligned) if external else 0
         if needed + max(watermark, loaded) > self.pool.num_free:
             needed += loaded

@@ -62,7 +62,7 @@ class Offloading:
             for m in sorted(self.cache.managers, key=lambda m: m in self.cache.states)
             if connector.asks_draft or m.group not in self.drafters
         ]
-        hashes = request.hashes(self.cache.unit, self.cache.ahead)
+        hashes = self.cache.hashes(request)
 
         def key(shelf: Shelf, column: int) -> Key:
             return shelf.group, hashes[(column + 1) * shelf.block_size // self.cache.unit - 1]
@@ -111,7 +111,7 @@ class Offloading:
 
     def key_of(self, request: Request, group: int, tokens: int) -> str:
         """The tier's name for the block from which a request goes on at ``tokens``."""
-        size, hashes = self.cache.managers[group].block_size, request.hashes(self.cache.unit, self.cache.ahead)
+        size, hashes = self.cache.managers[group].block_size, self.cache.hashes(request)
         if any(self.cache.rules.connector.tails) and tokens % size and tokens % self.cache.unit == 0:
             return hashes[tokens // self.cache.unit - 1].hex()
         return hashes[-(-tokens // size) * size // self.cache.unit - 1].hex()
@@ -136,7 +136,7 @@ class Offloading:
         return stored
 
     def _by_position(self, request: Request, end: int) -> list[Full]:
-        hashes = request.hashes(self.cache.unit, self.cache.ahead)
+        hashes = self.cache.hashes(request)
         tokens, reconciled = min(end, request.num_prompt), self.cache.rules.connector.reconciled
         named: list[Full] = []
         for m in self.cache.managers:
@@ -153,7 +153,7 @@ class Offloading:
         tokens = request.computed - unconfirmed - 1
         if self.tier is None or not self.cache.rules.connector.saves_cancelled or tokens <= 0:
             return []
-        hashes = request.hashes(self.cache.unit, self.cache.ahead)
+        hashes = self.cache.hashes(request)
         left: list[Full] = []
         for m in self.cache.managers:
             size, table = m.block_size, request.tables[m.group].blocks

@@ -44,7 +44,7 @@ class Publishing:
         cache = self.cache
         if not cache.enabled:
             return
-        hashes, hashed = request.hashes(cache.unit, cache.ahead), cache.hashed(request)
+        hashes, hashed = cache.hashes(request), cache.hashed(request)
         known = min(end, request.num_tokens)
         for manager in cache.managers:
             table = request.tables[manager.group]

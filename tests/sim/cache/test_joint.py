@@ -71,9 +71,7 @@ def test_i5_only_the_intersection_always_has_a_state_and_attentions_blocks(dense
         table = hit.blocks[1]
         columns = -(-hit.tokens // 16)
         assert len(table) <= columns, "a recurrent table reaches no further than the hit"
-        agrees = hit.tokens == 0 or (
-            hit.group_hits[0] >= hit.tokens and len(table) == columns and table[-1] != NULL
-        )
+        agrees = hit.tokens == 0 or (hit.group_hits[0] >= hit.tokens and len(table) == columns and table[-1] != NULL)
         assert agrees or not name.startswith("intersection")
 
 
