@@ -36,7 +36,7 @@ class KVCache:
             guard.past_the_end,
             guard.scope(options.groups),
             guard.states,
-            rules.fine_hits.on(options),
+            rules.fine_hits.on(options) and self.enabled,
         )
         self.unit = self.geometry.hash_unit
         self.pool = BlockPool(options.num_blocks, len(options.groups))
@@ -65,10 +65,9 @@ class KVCache:
                 self.managers.append(ScratchCache(*where, None))
             elif group.sliding_window:
                 size, drops = group.block_size, self.drops[i]
-                ends = self.geometry.alignment if rules.window.fine else self.scheduler_block
-                kept = rules.window.keeps(size, ends // size, group.sliding_window, drops)
+                row = rules.window.row(size, group.sliding_window, drops)
                 reach = min(group.sliding_window - 1 + options.max_num_batched_tokens, options.max_model_len)
-                self.managers.append(WindowCache(*where, None, group.sliding_window, kept, reach))
+                self.managers.append(WindowCache(*where, None, group.sliding_window, row, reach))
             else:
                 self.managers.append(AttentionCache(*where, None))
         self.aligned = [m for m in self.managers if isinstance(m, RecurrentCache)]

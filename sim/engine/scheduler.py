@@ -73,6 +73,7 @@ class Scheduler:
             rules.kernel,
             options.mamba_chunk_size,
             Rows(widths(options.groups, options.max_model_len, self.num_drafts), options.max_num_seqs),
+            options.prefill_checkpoint_alignment,
         )
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
