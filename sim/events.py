@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from sim.tokens import Segments
+from sim.tokens import Segments, Spans
 
 NULL = 0
 """The null block: what a column without a slot names. It is handed to nobody, and holds a zero state."""
@@ -78,8 +78,10 @@ class Observer:
         segments: Segments,
         tokens: tuple[int, ...] | None,
         max_tokens: int,
+        encoder: Spans = (),
     ) -> None:
-        """A request with its prompt, as segments or (a real deployment) as explicit token ids."""
+        """A request with its prompt, as segments or (a real deployment) as explicit token ids; ``encoder``: where it
+        has encoded items (images), which are no text."""
 
     def step(self, index: int, time_us: int, budget: int) -> None:
         """An engine step starts; everything up to the next one belongs to it."""
@@ -213,6 +215,7 @@ class Arrive:
     segments: Segments
     tokens: tuple[int, ...] | None
     max_tokens: int
+    encoder: Spans = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,10 +29,12 @@ class Publishing:
         """Tokens before a chunk's end that the drafter may write again (multi-module MTP)."""
         self.interval = self.rules.retention.interval(options.prefix_cache_retention_interval)
         """Tokens between states that stay published; None: all do."""
+        self.replay_drops = self.rules.drafter_guard.replay_drops(options)
+        """Whether what is kept for a repeat of the prompt lies a block lower."""
         self.exact_junctions = (
             options.shared_prefix_checkpoint
             and self.rules.junction.on
-            and any(cache.drops.values() if not cache.ahead else [True])
+            and self.rules.drafter_guard.marks(options)
             and geometry.fine
             and not self.rewritten
         )
@@ -48,7 +50,7 @@ class Publishing:
         cache = self.cache
         if not cache.enabled:
             return
-        hashes, hashed = request.hashes(cache.unit, cache.ahead), cache.hashed(request)
+        hashes, hashed = cache.hashes(request), cache.hashed(request)
         known = min(end, request.num_tokens)
         for manager in cache.managers:
             table = request.tables[manager.group]
@@ -145,7 +147,7 @@ class Publishing:
     def _hits(self, request: Request, manager: AttentionCache | RecurrentCache) -> list[int]:
         """Where a resend, a longer prompt or whoever shares the prefix would start, where not all is retained."""
         replays = self.rules.retention.replays or self.rules.boundaries.replays
-        hits = [*replays(request.num_prompt, self.cache.scheduler_block, self.cache.drop)]
+        hits = [*replays(request.num_prompt, self.cache.scheduler_block, self.replay_drops)]
         if request.junction:
             hits.append(request.junction)
             if self.cache.drops[manager.group] and self.rules.drafter_guard.hashes_ahead:

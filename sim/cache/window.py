@@ -47,7 +47,7 @@ class Mask:
     shifted: bool = True
     """Whether the block that a drafter looks at past a boundary, and drops, counts."""
     fine: bool = False
-    """Whether hits finer than a scheduler block count (0.29)."""
+    """Whether hits may end inside a scheduler block, where they are finer than one (0.29)."""
 
     def row(self, size: int, window: int, drops: bool) -> Row:
         """What a hit needs of blocks of ``size`` tokens."""
@@ -83,9 +83,17 @@ class WindowCache(AttentionCache):
         self.row = row
         """What a hit needs of it."""
 
+    def skipped(self, computed: int) -> int:
+        """Those that no token from ``computed`` on reaches back to."""
+        return max(computed - self.window + 1, 0) // self.block_size
+
+    def load(self, table: Table, total: int) -> list[int]:
+        """Blocks for tokens that a connector computed, of which a window of a token needs none."""
+        return super().load(table, total) if self.window > 1 else []
+
     def retire(self, table: Table, computed: int) -> list[int]:
         """Let go of the blocks that no token from ``computed`` on reaches back to; returns them."""
-        columns = min(max(computed - self.window + 1, 0) // self.block_size, len(table.blocks))
+        columns = min(self.skipped(computed), len(table.blocks))
         return self.drop(table, [c for c in range(columns - 1, -1, -1) if table.blocks[c] != NULL])
 
 

@@ -38,6 +38,7 @@ VLLM_0_26_0: dict[str, str] = {
     "encoder": "before-split",
     "state_blocks": "one",
     "whole_items": "not-here",
+    "item_hash": "last-if-late",
     "abort": "runs-on",
     "free": "when-run",
     "eviction": "lru",
@@ -89,6 +90,7 @@ VLLM_0_32_0: dict[str, str] = {
     "padding": "dropped-and-alone",
     "threshold": "beside-others",
     "whole_items": "before",
+    "item_hash": "every",
 }
 
 # Hashes cover the token behind their block instead of a drop; verified tokens are published when their step commits;

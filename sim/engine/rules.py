@@ -189,6 +189,8 @@ class Rules:
     """Whether recurrent groups in align mode may differ in their blocks; on: they may."""
     whole_items: WholeItems
     """What ``disable_chunked_mm_input`` holds back."""
+    item_hash: Flag
+    """Which encoded items the hash of a block names that a prompt's end and outputs fill; on: each in it."""
     abort: Abort
     """What becomes of the steps in flight of a request that is taken away."""
     free: Free
@@ -250,6 +252,7 @@ RULES: dict[str, dict[str, object]] = {
     "encoder": CAPS,
     "state_blocks": {"one": Flag(False), "any": Flag(True)},
     "whole_items": WHOLE_ITEMS,
+    "item_hash": {"last-if-late": Flag(False), "every": Flag(True)},
     "abort": ABORTS,
     "free": FREES,
     "eviction": {"lru": Flag(False), "deepest-state-first": Flag(True)},

@@ -99,7 +99,9 @@ class Scheduler:
     def add(self, arrival: Arrival, time: int) -> None:
         """A request arrives."""
         request = Request(arrival, self.options, self.seed, self.observer)
-        self.observer.arrive(request.id, request.index, time, arrival.segments, None, request.max_outputs)
+        self.observer.arrive(
+            request.id, request.index, time, arrival.segments, None, request.max_outputs, arrival.encoder
+        )
         self.waiting.append(request)
         self.cache.offload.on |= arrival.external > 0
 
