@@ -23,6 +23,7 @@ class KVCache:
 
     def __init__(self, options: Options, rules: Rules, claim: OnClaim, unclaim: OnUnclaim) -> None:
         self.options = options
+        self.num_groups = len(options.groups)
         self.rules = rules
         self.enabled = options.enable_prefix_caching
         guard = rules.drafter_guard
@@ -33,7 +34,7 @@ class KVCache:
         self.geometry = geometry(
             options,
             guard.lookup_drops(options),
-            guard.past_the_end,
+            guard.past_the_end and self.num_groups > 1,
             guard.scope(options.groups),
             guard.states,
             rules.fine_hits.on(options) and self.enabled,
@@ -44,7 +45,6 @@ class KVCache:
         if rules.eviction.on:
             self.pool.deepest = recurrent
         self.pool.on_unclaim = lambda group, *rest: unclaim(group, *rest) if group in recurrent else None
-        self.num_groups = len(options.groups)
         self.watermark_blocks = int(options.watermark * options.num_blocks)
         self.lookahead = options.speculative.lookahead_tokens
         self.max_model_len = options.max_model_len

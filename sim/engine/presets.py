@@ -40,7 +40,7 @@ VLLM_0_26_0: dict[str, str] = {
     "whole_items": "not-here",
     "item_hash": "last-if-late",
     "abort": "runs-on",
-    "free": "when-run",
+    "free": "when-run-unguarded",
     "eviction": "lru",
 }
 
@@ -90,6 +90,7 @@ VLLM_0_32_0: dict[str, str] = {
     "padding": "dropped-and-alone",
     "threshold": "beside-others",
     "whole_items": "before",
+    "free": "when-run",
     "item_hash": "every",
 }
 

@@ -1,7 +1,7 @@
 """The rules: how a release does what its options say. A preset is a table of their values.
 
 A value is named, or given as ``module:Class`` (a plug-in: the class is called without arguments, and its instance
-takes the place of a named value). Rules with a single value are places where later releases differ.
+takes the place of a named value).
 """
 
 from __future__ import annotations

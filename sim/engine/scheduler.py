@@ -283,7 +283,7 @@ class Scheduler:
                     self._reject(request, "never_blocks")
                     return used, True
                 victim = self.running[-1]
-                if self._fenced(victim):
+                if self.rules.free.guards and self._fenced(victim):
                     # What it has would not be free yet.
                     return used, preempted
                 preempted = True
