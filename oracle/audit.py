@@ -25,7 +25,7 @@ from oracle.slots import UNKNOWN, Content
 from oracle.states import Digest, Family
 from oracle.states.numeric import Numeric
 from sim.events import NULL, CopyKind, Finding, Group, Observer, Write
-from sim.tokens import Segments
+from sim.tokens import Segments, Spans
 
 
 class Auditor(Observer):
@@ -82,8 +82,9 @@ class Auditor(Observer):
         segments: Segments,
         tokens: tuple[int, ...] | None,
         max_tokens: int,
+        encoder: Spans = (),
     ) -> None:
-        self.evidence.arrive(request, index, segments, tokens, max_tokens)
+        self.evidence.arrive(request, index, segments, tokens, max_tokens, encoder)
 
     def step(self, index: int, time_us: int, budget: int) -> None:
         self.claims.decided()

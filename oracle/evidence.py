@@ -12,7 +12,7 @@ from oracle.slots import Content, Slots
 from oracle.states import Family
 from oracle.verdict import Verdict, judge
 from sim.events import Group, Severity
-from sim.tokens import Segments, Tokens
+from sim.tokens import Segments, Spans, Tokens
 
 
 class Evidence:
@@ -51,14 +51,20 @@ class Evidence:
         self.now.launched = 0 if self.in_order else -1
 
     def arrive(
-        self, request: str, index: int, segments: Segments, tokens: tuple[int, ...] | None, max_tokens: int
+        self,
+        request: str,
+        index: int,
+        segments: Segments,
+        tokens: tuple[int, ...] | None,
+        max_tokens: int,
+        encoder: Spans = (),
     ) -> None:
         """A request, with its tokens or what they follow from."""
         if tokens is not None:
-            stream = Tokens.explicit(tokens)
+            stream = Tokens.explicit(tokens, encoder)
             self._past[request] = lambda: stream
         else:
-            again = partial(Tokens.generate, segments, index, max_tokens + self.num_drafts + 1)
+            again = partial(Tokens.generate, segments, index, max_tokens + self.num_drafts + 1, encoder)
             stream, self._past[request] = again(), again
         self.requests[request] = Seen(stream, stream.num_prompt)
 

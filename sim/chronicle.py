@@ -16,7 +16,7 @@ import numpy as np
 
 from sim.events import NULL, Finding, Group, Observer
 from sim.story import TORN, Chunk, Claim, Coverage, Piece, Reader, Span, Story, Subject
-from sim.tokens import Ids, Segments, Tokens
+from sim.tokens import Ids, Segments, Spans, Tokens
 
 
 @dataclass(slots=True)
@@ -121,12 +121,13 @@ class Chronicle(Observer):
         segments: Segments,
         tokens: tuple[int, ...] | None,
         max_tokens: int,
+        encoder: Spans = (),
     ) -> None:
         if tokens is not None:
-            stream = Tokens.explicit(tokens)
+            stream = Tokens.explicit(tokens, encoder)
             self._again[request] = lambda: stream
         else:
-            self._again[request] = partial(Tokens.generate, segments, index, max_tokens + self._drafts + 1)
+            self._again[request] = partial(Tokens.generate, segments, index, max_tokens + self._drafts + 1, encoder)
         self._streams[request] = self._again[request]()
         self._prompts[request] = self._streams[request].num_prompt
 

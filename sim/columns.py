@@ -12,7 +12,7 @@ from typing import Any
 
 from sim.events import Group, Observer
 from sim.report.steps import StepTimes
-from sim.tokens import Segments
+from sim.tokens import Segments, Spans
 
 MISSING = -1
 """In a column whose numbers are never negative: there is none."""
@@ -91,6 +91,7 @@ class Columns(Observer):
         segments: Segments,
         tokens: tuple[int, ...] | None,
         max_tokens: int,
+        encoder: Spans = (),
     ) -> None:
         self._row[request] = len(self.requests)
         self.requests.append(request)

@@ -14,7 +14,7 @@ from struct import Struct
 import numpy as np
 
 from sim.events import Observer
-from sim.tokens import Segments
+from sim.tokens import Segments, Spans
 
 _ROW = Struct("<4q").pack
 
@@ -39,6 +39,7 @@ class Digest(Observer):
         segments: Segments,
         tokens: tuple[int, ...] | None,
         max_tokens: int,
+        encoder: Spans = (),
     ) -> None:
         self._order[request] = index
         self._rows[request] = bytearray()

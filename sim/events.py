@@ -22,7 +22,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, Self
 
-from sim.tokens import Segments
+from sim.tokens import Segments, Spans
 
 NULL = 0
 """The null block: what a column without a slot names. It is handed to nobody, and holds a zero state."""
@@ -156,8 +156,10 @@ class Observer:
         segments: Segments,
         tokens: tuple[int, ...] | None,
         max_tokens: int,
+        encoder: Spans = (),
     ) -> None:
-        """A request with its prompt, as segments or (a real deployment) as explicit token ids."""
+        """A request with its prompt, as segments or (a real deployment) as explicit token ids; ``encoder``: where it
+        has encoded items (images), which are no text."""
 
     def step(self, index: int, time_us: int, budget: int) -> None:
         """An engine step starts; everything up to the next one belongs to it."""
@@ -290,6 +292,7 @@ class Arrive:
     segments: Segments
     tokens: tuple[int, ...] | None
     max_tokens: int
+    encoder: Spans = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from sim.engine.scheduler import Scheduler
 from sim.events import Group, Observer
 from sim.scenario import Run
 from sim.simulate import simulate
-from sim.tokens import Segments
+from sim.tokens import Segments, Spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +170,7 @@ class Misses(Observer):
         segments: Segments,
         tokens: tuple[int, ...] | None,
         max_tokens: int,
+        encoder: Spans = (),
     ) -> None:
         self._prompts[request] = sum(length for _, length in segments)
 

@@ -56,13 +56,17 @@ def engine(model: Engine) -> Iterator[Complaint]:
 
 def _lacks(model: Engine) -> Iterator[Complaint]:
     """Options that the release does not have."""
-    from sim.engine.presets import PRESETS, table
-    from sim.engine.rules import RULES
+    from sim.engine.presets import table
     from sim.engine.support import lacks
 
-    if model.preset in PRESETS and set(model.rules) <= set(RULES):
+    if not any(names(model)):
         yield from lacks(model.options(), table(model.preset, model.rules))
     interval, blocks = model.prefix_cache_retention_interval, _spans(model)
+    if interval and not any(g.kind == "recurrent" or g.sliding_window for g in model.groups):
+        yield (
+            ("prefix_cache_retention_interval",),
+            f"found {interval}, allowed 0 or none without a recurrent group or a sliding window: full attention keeps all",
+        )
     if interval and blocks and interval % lcm(*blocks):
         yield (
             ("prefix_cache_retention_interval",),
@@ -95,7 +99,7 @@ def _groups(model: Engine) -> Iterator[Complaint]:
 
 
 def _kind_of(i: int, model: Engine) -> Iterator[Complaint]:
-    """What a recurrent group, an engine with an offload tier, or one with retention intervals cannot have."""
+    """What a recurrent group, or an engine with an offload tier, cannot have."""
     group = model.groups[i]
     odd = []
     if group.sliding_window:
@@ -107,8 +111,6 @@ def _kind_of(i: int, model: Engine) -> Iterator[Complaint]:
             yield ("groups", i, key), f"found {found} in a recurrent group, allowed {plain}"
         elif model.offload.blocks:
             yield ("groups", i, key), f"found {found}, allowed {plain} with engine.offload"
-        elif key == "sliding_window" and model.prefix_cache_retention_interval is not None:
-            yield ("groups", i, key), f"found {found}, allowed {plain} with prefix_cache_retention_interval"
 
 
 def names(model: Engine) -> Iterator[Complaint]:

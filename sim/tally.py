@@ -8,7 +8,7 @@ import numpy as np
 
 from sim.events import Observer, Refusal, Withdrawal
 from sim.result import LISTED_REQUESTS
-from sim.tokens import Segments
+from sim.tokens import Segments, Spans
 
 
 class Tally(Observer):
@@ -52,6 +52,7 @@ class Tally(Observer):
         segments: Segments,
         tokens: tuple[int, ...] | None,
         max_tokens: int,
+        encoder: Spans = (),
     ) -> None:
         self.requests += 1
         length = len(tokens) if tokens is not None else sum(n for _, n in segments)

@@ -5,6 +5,10 @@ A stream is made of *segments* ``(seed, length)``: token ``i`` of a segment with
 negative seed ``s`` stands for the output tokens of the request with index ``-s - 1`` (multi-turn), and
 output token ``k`` of request ``r`` is ``splitmix64(2**63 + r * 2**32 + k) mod 50000``.
 
+Under an encoded item (an image) a model reads the item's embeddings and no text: such a token has an id of its own,
+which follows from the whole item and the place in it, and which no text has. Ids below are what is read, unless they
+say text.
+
 The fingerprint of a prefix of ``n`` tokens has two lanes ``F_A(n) = sum(mix(t_i) * A**(n-1-i)) mod 2**64``
 with ``A`` odd. It composes: the fingerprint after more tokens follows from the one before in O(1), and one
 vector pass gives those of every prefix. It is not adversarially safe and need not be.
@@ -14,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
+from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +26,8 @@ from numpy.typing import NDArray
 U64 = NDArray[np.uint64]
 Ids = NDArray[np.int64]
 Segments = tuple[tuple[int, int], ...]
+Spans = tuple[tuple[int, int], ...]
+"""(start, length) of encoded items (images, audio) in a prompt, in order."""
 Fingerprint = tuple[int, int]
 
 VOCABULARY = 50_000
@@ -36,6 +43,8 @@ EMPTY: Fingerprint = (0, 0)
 MULTIPLIERS = (0x9E3779B97F4A7C15 | 1, 0xD1342543DE82EF95 | 1)
 _INVERSES = tuple(pow(a, -1, 1 << 64) for a in MULTIPLIERS)
 _OUTPUTS = 1 << 63
+_EMBEDDED = np.uint64((1 << 32) - VOCABULARY - 1)
+"""Ids under items are 32 bits wide, above the vocabulary and below the placeholder's bits."""
 
 
 def splitmix64(x: U64) -> U64:
@@ -60,6 +69,23 @@ def segment_ids(segments: Iterable[tuple[int, int]]) -> Ids:
     within = np.arange(total, dtype=np.int64) - np.repeat(starts, lengths)
     raw = splitmix64(np.repeat(bases, lengths) + within.astype(np.uint64))
     return (raw % np.uint64(VOCABULARY)).astype(np.int64)
+
+
+def read_under(spans: Spans, ids: Ids) -> Ids:
+    """The ids that are read where ``spans`` of a text are encoded items: equal text of equal length, equal item."""
+    if not spans:
+        return ids
+    read = ids.copy()
+    for start, length in spans:
+        key = int.from_bytes(item_key(ids[start : start + length])[:8], "little")
+        places = np.uint64(key) + np.arange(length, dtype=np.uint64)
+        read[start : start + length] = (splitmix64(places) % _EMBEDDED).astype(np.int64) + VOCABULARY
+    return read
+
+
+def item_key(text: Ids) -> bytes:
+    """What identifies an item: its text stands for its content, so that equal text is the same item."""
+    return blake2b(text.tobytes(), digest_size=16).digest()
 
 
 def _base(seed: int) -> int:
@@ -130,9 +156,9 @@ def append(state: Fingerprint, token: int) -> Fingerprint:
 
 
 @lru_cache(maxsize=4)
-def _spoken(segments: Segments) -> tuple[Ids, tuple[U64, U64]]:
+def _spoken(segments: Segments, spans: Spans) -> tuple[Ids, tuple[U64, U64]]:
     """Ids and lanes of a stream; kept while the engine and the oracle, each for itself, ask for the same one."""
-    ids = segment_ids(segments)
+    ids = read_under(spans, segment_ids(segments))
     lanes = prefix_fingerprints(ids)
     for array in (ids, *lanes):
         array.flags.writeable = False
@@ -155,17 +181,18 @@ class Tokens:
         self._lane1: U64 | None = None
 
     @classmethod
-    def generate(cls, segments: Sequence[tuple[int, int]], index: int, outputs: int) -> Tokens:
-        """A prompt of ``segments`` and the first ``outputs`` output tokens of request ``index``."""
-        ids, lanes = _spoken((*segments, (output_seed(index), outputs)))
+    def generate(cls, segments: Sequence[tuple[int, int]], index: int, outputs: int, spans: Spans = ()) -> Tokens:
+        """A prompt of ``segments``, with encoded items in it, and the first ``outputs`` output tokens of request
+        ``index``."""
+        ids, lanes = _spoken((*segments, (output_seed(index), outputs)), spans)
         tokens = cls(ids, ids.size - max(outputs, 0))
         tokens._lane0, tokens._lane1 = lanes
         return tokens
 
     @classmethod
-    def explicit(cls, ids: Sequence[int]) -> Tokens:
-        """A prompt given token by token."""
-        return cls(np.array(ids, np.int64), len(ids))
+    def explicit(cls, ids: Sequence[int], spans: Spans = ()) -> Tokens:
+        """A prompt given token by token, with encoded items in it."""
+        return cls(read_under(spans, np.array(ids, np.int64)), len(ids))
 
     def __len__(self) -> int:
         return self.ids.size

@@ -59,6 +59,7 @@ class Worker:
         kernel: Kernel = EVERY_BOUNDARY,
         mamba_chunk_size: int = 0,
         rows: Rows | None = None,
+        alignment: int = 1,
     ) -> None:
         self.num_drafts = num_speculative_tokens
         self.attention = [i for i, g in enumerate(groups) if not g.recurrent]
@@ -70,6 +71,8 @@ class Worker:
         self.memory = memory
         self.observer = observer
         self.checkpoint = checkpoint
+        self.alignment = alignment
+        """Tokens behind a chunk's start at multiples of which its kernel can export a state."""
         self.kernel = kernel
         self.mamba_chunk_size = mamba_chunk_size
         self.rows = BatchRows()
@@ -248,7 +251,7 @@ class Worker:
         if self.checkpoint is None or row.start >= request.prefill_end:
             return None
         reserved = row.reserved[group] if row.reserved else request.tables[group].checkpoint
-        offset, column = self.checkpoint.exported(row.start, row.end, block, reserved)
+        offset, column = self.checkpoint.exported(row.start, row.end, block, self.alignment, reserved)
         slot = request.pages[group][column] if offset else 0
         return (offset, slot) if slot else None
 

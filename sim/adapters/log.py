@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, fields
+from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from types import UnionType
 from typing import Any, TextIO, Union, get_args, get_origin, get_type_hints
@@ -81,7 +81,8 @@ def _event(where: str, line: str, schema: str) -> Any:
     if name == "run" and data.get("schema") not in SCHEMAS:
         raise InputError(f"{where}: schema: found {shown(data.get('schema'))}, allowed: {', '.join(SCHEMAS)}")
     known = {f.name for f in fields(event)}
-    for key in sorted(known ^ set(data)):
+    needed = {f.name for f in fields(event) if f.default is MISSING}
+    for key in sorted((needed - set(data)) | (set(data) - known)):
         raise InputError(f"{where}: {name}.{key}: {'missing' if key in known else 'an unknown key'}")
     hints = get_type_hints(event)
     return event(**{key: _value(f"{where}: {name}.{key}", hints[key], value) for key, value in data.items()})

@@ -83,14 +83,23 @@ class GroupCache:
         self.hides = False
         """Whether it is hidden until its step has committed."""
 
+    def skipped(self, computed: int) -> int:
+        """Leading columns that a request with so many tokens computed does not need."""
+        return 0
+
     def adopt(self, table: Table, hit: list[int], hit_tokens: int, total: int) -> None:
-        """Take over the blocks of a hit; a tail that ends inside a block is shared until it is copied."""
-        self.pool.touch(hit)
-        table.blocks.extend(hit)
+        """Take over the blocks of a hit; a tail that ends inside a block is shared until it is copied.
+
+        ``total``: tokens of the hit and of what a connector brings behind it.
+        """
+        skipped = self.skipped(total)
+        kept = hit[skipped:]
+        self.pool.touch(kept)
+        table.blocks.extend([NULL] * skipped + kept)
         table.cached = len(table.blocks)
-        if self.shares_tail(hit, hit_tokens):
+        if kept and self.shares_tail(hit, hit_tokens):
             column = hit_tokens // self.block_size
-            table.partial = (column, hit[-1]) if self.follower_copies else None
+            table.partial = (column, kept[-1]) if self.follower_copies else None
             table.cached = column
 
     def shares_tail(self, hit: list[int], hit_tokens: int) -> bool:
@@ -175,10 +184,14 @@ class GroupCache:
 class AttentionCache(GroupCache):
     """Full attention: one block for every ``block_size`` tokens, all kept until the request ends."""
 
-    def needed(self, table: Table, hit: list[int], hit_tokens: int, tokens: int, checkpoint: bool = False) -> int:
-        """Blocks to take for ``tokens`` tokens; those of a hit that leave the free queue count."""
-        new = max(-(-tokens // self.block_size) - len(hit) - len(table.blocks), 0)
-        return new + self.evictable(hit) + self.shares_tail(hit, hit_tokens)
+    def needed(
+        self, table: Table, hit: list[int], hit_tokens: int, tokens: int, checkpoint: bool = False, computed: int = 0
+    ) -> int:
+        """Blocks to take for ``tokens`` tokens, ``computed`` of them computed; those of a hit that leave the free queue
+        count."""
+        skipped = self.skipped(computed)
+        new = max(-(-tokens // self.block_size) - max(skipped, len(hit) + len(table.blocks)), 0)
+        return new + self.evictable(hit[skipped:]) + self.shares_tail(hit, hit_tokens)
 
     def load(self, table: Table, total: int) -> list[int]:
         """Blocks for tokens that a connector computed."""
@@ -225,20 +238,19 @@ class AllModeCache(AttentionCache):
         self.keeps_served = isinstance(retire, KeepsServed)
         self.published_now: set[bytes] = set()
 
-    def needed(self, table: Table, hit: list[int], hit_tokens: int, tokens: int, checkpoint: bool = False) -> int:
+    def skipped(self, computed: int) -> int:
+        """All before the one that holds state@computed."""
+        return max(computed - 1, 0) // self.block_size
+
+    def needed(
+        self, table: Table, hit: list[int], hit_tokens: int, tokens: int, checkpoint: bool = False, computed: int = 0
+    ) -> int:
         """As for attention, with K blocks more."""
-        return super().needed(table, hit, hit_tokens, tokens + self.spare * self.block_size, checkpoint)
+        return super().needed(table, hit, hit_tokens, tokens + self.spare * self.block_size, checkpoint, computed)
 
     def extend(self, request: str, table: Table, tokens: int) -> list[int]:
         """Returns what is appended to the worker's table."""
         return super().extend(request, table, tokens + self.spare * self.block_size)
-
-    def skip_to(self, table: Table, total: int) -> None:
-        """Null columns before the one that holds state@total (a request that starts from a connector's)."""
-        skipped = (total - 1) // self.block_size - len(table.blocks)
-        if skipped > 0:
-            table.blocks.extend([NULL] * skipped)
-            table.cached = len(table.blocks)
 
     def retire(self, table: Table, computed: int) -> list[int]:
         """Free states that lie before the one that a request at ``computed`` tokens reads; returns them."""
@@ -282,7 +294,13 @@ class RecurrentCache(GroupCache):
         scratch = self.claims_scratch and table.started and column >= len(blocks) - self.spare
         return column if column >= 0 and (free or scratch) else -1
 
-    def needed(self, table: Table, hit: list[int], hit_tokens: int, tokens: int, checkpoint: bool = False) -> int:
+    def skipped(self, computed: int) -> int:
+        """All before the one that holds state@computed."""
+        return max(computed - 1, 0) // self.block_size
+
+    def needed(
+        self, table: Table, hit: list[int], hit_tokens: int, tokens: int, checkpoint: bool = False, computed: int = 0
+    ) -> int:
         """As for attention; a started request reuses its speculative blocks and takes one at most."""
         new = -(-tokens // self.block_size) + self.spare - len(hit) - len(table.blocks)
         partial = 1 if table.partial is not None or self.shares_tail(hit, hit_tokens) else 0
@@ -310,13 +328,6 @@ class RecurrentCache(GroupCache):
         if unused and not (self.keeps_served and self.pool.primary[blocks[last]] is not None):
             freed = freed + self.drop(table, [last])
         return freed
-
-    def skip_to(self, table: Table, total: int) -> None:
-        """Null columns before the one that holds state@total (a request that starts from a connector's)."""
-        skipped = (total - 1) // self.block_size - len(table.blocks)
-        if skipped > 0:
-            table.blocks.extend([NULL] * skipped)
-            table.cached = len(table.blocks)
 
     def load(self, table: Table, total: int) -> list[int]:
         """One block, for the state that a connector computed."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from sim.cache.lookup import Family, Found, Geometry, Hit, family_hit, intersection
-from sim.cache.pool import NULL, BlockPool
+from sim.cache.lookup import Found, Geometry, Hit, family_hit, intersection
+from sim.cache.pool import BlockPool
 
 
 def minimum(
@@ -62,16 +62,9 @@ def _joined(geo: Geometry, own: Sequence[Found], num_groups: int, tokens: int) -
     lengths = [0] * num_groups
     for family, (found, new) in zip(geo.families, own, strict=True):
         for group, ids in zip(family.groups, found, strict=True):
-            blocks[group], lengths[group] = _cut(family, ids, tokens), new
+            blocks[group], lengths[group] = ids[: -(-tokens // family.block_size)], new
     longest = max(lengths)
     return Hit(tokens, blocks, longest if longest > tokens else 0, lengths)
-
-
-def _cut(family: Family, ids: list[int], tokens: int) -> list[int]:
-    """As many blocks as the tokens have; a recurrent table is null as far as it reaches no state."""
-    columns = -(-tokens // family.block_size)
-    ids = ids[:columns]
-    return ids + [NULL] * (columns - len(ids)) if family.recurrent else ids
 
 
 LOOKUPS: dict[str, Callable[..., Hit]] = {

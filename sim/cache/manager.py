@@ -24,6 +24,7 @@ class KVCache:
 
     def __init__(self, options: Options, rules: Rules, claim: OnClaim, unclaim: OnUnclaim) -> None:
         self.options = options
+        self.num_groups = len(options.groups)
         self.rules = rules
         self.enabled = options.enable_prefix_caching
         guard = rules.drafter_guard
@@ -34,10 +35,10 @@ class KVCache:
         self.geometry = geometry(
             options,
             guard.lookup_drops(options),
-            guard.past_the_end,
+            guard.past_the_end and self.num_groups > 1,
             guard.scope(options.groups),
             guard.states,
-            rules.fine_hits.on(options),
+            rules.fine_hits.on(options) and self.enabled,
         )
         self.unit = self.geometry.hash_unit
         self.pool = BlockPool(options.num_blocks, len(options.groups))
@@ -45,7 +46,6 @@ class KVCache:
         if rules.eviction.on:
             self.pool.deepest = recurrent
         self.pool.on_unclaim = lambda group, *rest: unclaim(group, *rest) if group in recurrent else None
-        self.num_groups = len(options.groups)
         self.watermark_blocks = int(options.watermark * options.num_blocks)
         self.lookahead = options.speculative.lookahead_tokens
         self.max_model_len = options.max_model_len
@@ -66,9 +66,9 @@ class KVCache:
                 self.managers.append(ScratchCache(*where, None))
             elif group.sliding_window:
                 size, drops = group.block_size, self.drops[i]
-                kept = rules.window.keeps(size, self.scheduler_block // size, group.sliding_window, drops)
+                row = rules.window.row(size, group.sliding_window, drops)
                 reach = min(group.sliding_window - 1 + options.max_num_batched_tokens, options.max_model_len)
-                self.managers.append(WindowCache(*where, None, group.sliding_window, kept, reach))
+                self.managers.append(WindowCache(*where, None, group.sliding_window, row, reach))
             else:
                 self.managers.append(AttentionCache(*where, None))
         self.aligned = [m for m in self.managers if isinstance(m, RecurrentCache)]
@@ -105,11 +105,15 @@ class KVCache:
         return (rule or self.rules.lookup)(
             self.pool,
             self.geometry,
-            request.hashes(self.unit, self.ahead),
+            self.hashes(request),
             self.num_groups,
             request.num_tokens - 1,
             self.hashed(request),
         )
+
+    def hashes(self, request: Request) -> list[bytes]:
+        """Of each hash unit of a request; those past :meth:`hashed` are not to be used yet."""
+        return request.hashes(self.unit, self.ahead, self.rules.item_hash.on)
 
     def hashed(self, request: Request) -> int:
         """Tokens whose hashes are known."""
@@ -144,10 +148,11 @@ class KVCache:
         end = total + new
         slots = min(end + self.lookahead, self.max_model_len)
         needed = self._needed(request, hit, total, slots, end, commit=True)
-        if external:
-            # The state that the connector brings has a block of its own, unless the chunk ends in the same one.
-            needed += sum((total - 1) // m.block_size < (end - 1) // m.block_size for m in self.aligned)
-        if needed + watermark > self.pool.num_free:
+        # The state that a connector brings has a block of its own, unless the chunk ends in the same one. Releases do
+        # not ask for it, and stop with an error where it is not there; here such a request is refused.
+        loaded = sum((total - 1) // m.block_size < (end - 1) // m.block_size for m in self.aligned) if external else 0
+        if needed + max(watermark, loaded) > self.pool.num_free:
+            needed += loaded
             if self.rules.admission.piecemeal and needed > self.pool.num_free:
                 # It took what there was before it found too few; nobody gives them back.
                 self.pool.take(self.pool.num_free)
@@ -170,12 +175,11 @@ class KVCache:
         """
         start, end = request.computed, request.computed + new
         slots = min(end + self.lookahead, self.max_model_len)
-        for states in self.states:
-            freed = states.retire(request.tables[states.group], start - unconfirmed)
-            if freed:
-                request.released(states.group, freed)
-        for window in self.windows:
-            window.retire(request.tables[window.group], start - unconfirmed)
+        for manager in self.managers:
+            if isinstance(manager, RecurrentCache | AllModeCache | WindowCache):
+                freed = manager.retire(request.tables[manager.group], start - unconfirmed)
+                if freed and manager in self.states:
+                    request.released(manager.group, freed)
         if self._needed(request, None, start, slots, end, commit=True) > self.pool.num_free:
             return False
         self._extend(request, slots, end)
@@ -201,7 +205,7 @@ class KVCache:
             if isinstance(manager, WindowCache) and not commit:
                 tokens = min(tokens, manager.most)
             hit_tokens = hit.tokens if hit is not None else 0
-            needed += manager.needed(table, blocks, hit_tokens, tokens, checkpoint is not None)
+            needed += manager.needed(table, blocks, hit_tokens, tokens, checkpoint is not None, start)
         return needed
 
     def _checkpoint(
@@ -229,12 +233,7 @@ class KVCache:
 
     def _adopt(self, request: Request, hit: Hit, external: int, total: int) -> None:
         for manager in self.managers:
-            table, blocks = request.tables[manager.group], hit.blocks[manager.group]
-            if manager in self.states and external and (total - 1) // manager.block_size >= len(blocks):
-                blocks = []
-            manager.adopt(table, blocks, hit.tokens, total)
-            if isinstance(manager, RecurrentCache | AllModeCache) and external:
-                manager.skip_to(table, total)
+            manager.adopt(request.tables[manager.group], hit.blocks[manager.group], hit.tokens, total)
         if external:
             for manager in self.managers:
                 new = manager.load(request.tables[manager.group], total)

@@ -62,7 +62,7 @@ class Offloading:
             for m in sorted(self.cache.managers, key=lambda m: m in self.cache.states)
             if connector.asks_draft or m.group not in self.drafters
         ]
-        hashes = request.hashes(self.cache.unit, self.cache.ahead)
+        hashes = self.cache.hashes(request)
 
         def key(shelf: Shelf, column: int) -> Key:
             return shelf.group, hashes[(column + 1) * shelf.block_size // self.cache.unit - 1]
@@ -104,22 +104,14 @@ class Offloading:
         if alone is None or not self.cache.states or not self.cache.enabled:
             return joint
         own = self.cache.lookup(request, alone)
-        if own.tokens <= joint.tokens:
-            return joint
-        # A state before the last column of such a hit is of no use to the request: it does not hold on to it.
-        short = {m.group: (own.tokens - 1) // m.block_size for m in self.cache.states}
-        blocks = [
-            [NULL] * short[g] if g in short and own.group_hits[g] < own.tokens else ids
-            for g, ids in enumerate(own.blocks)
-        ]
-        return own._replace(blocks=blocks)
+        return own if own.tokens > joint.tokens else joint
 
     def _mode(self, group: int) -> str:
         return self.cache.options.groups[group].mamba_cache_mode if self.cache.options.groups[group].recurrent else ""
 
     def key_of(self, request: Request, group: int, tokens: int) -> str:
         """The tier's name for the block from which a request goes on at ``tokens``."""
-        size, hashes = self.cache.managers[group].block_size, request.hashes(self.cache.unit, self.cache.ahead)
+        size, hashes = self.cache.managers[group].block_size, self.cache.hashes(request)
         if any(self.cache.rules.connector.tails) and tokens % size and tokens % self.cache.unit == 0:
             return hashes[tokens // self.cache.unit - 1].hex()
         return hashes[-(-tokens // size) * size // self.cache.unit - 1].hex()
@@ -144,7 +136,7 @@ class Offloading:
         return stored
 
     def _by_position(self, request: Request, end: int) -> list[Full]:
-        hashes = request.hashes(self.cache.unit, self.cache.ahead)
+        hashes = self.cache.hashes(request)
         tokens, reconciled = min(end, request.num_prompt), self.cache.rules.connector.reconciled
         named: list[Full] = []
         for m in self.cache.managers:
@@ -161,7 +153,7 @@ class Offloading:
         tokens = request.computed - unconfirmed - 1
         if self.tier is None or not self.cache.rules.connector.saves_cancelled or tokens <= 0:
             return []
-        hashes = request.hashes(self.cache.unit, self.cache.ahead)
+        hashes = self.cache.hashes(request)
         left: list[Full] = []
         for m in self.cache.managers:
             size, table = m.block_size, request.tables[m.group].blocks

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from sim.cache.groups import AllModeCache, RecurrentCache, Table
+from sim.cache.groups import AllModeCache, AttentionCache, RecurrentCache, Table
 from sim.cache.retention import floored, on_grid
+from sim.cache.window import WindowCache
 
 if TYPE_CHECKING:
     from sim.cache.manager import KVCache
     from sim.engine.request import Request
+
+
+Kept = Callable[[int], bool]
+"""Whether a block that ends there (tokens) is published."""
 
 
 class Publishing:
@@ -23,10 +29,12 @@ class Publishing:
         """Tokens before a chunk's end that the drafter may write again (multi-module MTP)."""
         self.interval = self.rules.retention.interval(options.prefix_cache_retention_interval)
         """Tokens between states that stay published; None: all do."""
+        self.replay_drops = self.rules.drafter_guard.replay_drops(options)
+        """Whether what is kept for a repeat of the prompt lies a block lower."""
         self.exact_junctions = (
             options.shared_prefix_checkpoint
             and self.rules.junction.on
-            and any(cache.drops.values() if not cache.ahead else [True])
+            and self.rules.drafter_guard.marks(options)
             and geometry.fine
             and not self.rewritten
         )
@@ -42,7 +50,7 @@ class Publishing:
         cache = self.cache
         if not cache.enabled:
             return
-        hashes, hashed = request.hashes(cache.unit, cache.ahead), cache.hashed(request)
+        hashes, hashed = cache.hashes(request), cache.hashed(request)
         known = min(end, request.num_tokens)
         for manager in cache.managers:
             table = request.tables[manager.group]
@@ -54,9 +62,11 @@ class Publishing:
                 if self.exact_snapshots and start is not None:
                     self._publish_snapshots(request, manager, table, hashes, start, tokens)
             elif isinstance(manager, AllModeCache):
-                manager.published_now.update(manager.publish(request.id, table, hashes, min(tokens, hashed)))
+                kept = self._kept_states(request, manager)
+                manager.published_now.update(manager.publish(request.id, table, hashes, min(tokens, hashed), kept))
             else:
-                manager.publish(request.id, table, hashes, min(tokens, hashed))
+                kept = self._kept_rows(request, manager) if isinstance(manager, WindowCache) else None
+                manager.publish(request.id, table, hashes, min(tokens, hashed), kept)
                 if manager.scale > 1 and manager not in cache.windows:
                     tail = self.rules.boundaries.attention_tail(
                         request.num_prompt, cache.unit, cache.drops[manager.group], hashed // cache.unit
@@ -67,19 +77,16 @@ class Publishing:
         self, request: Request, manager: RecurrentCache, table: Table, hashes: list[bytes], tokens: int, hashed: int
     ) -> None:
         """Full columns first, then the end of a chunk that stops at a reusable end, or what it exported."""
-        interval, reachable = self.interval, self._reachable(request, manager)
-
-        def kept(end: int) -> bool:
-            return on_grid(end, manager.block_size, interval) or end in reachable
-
-        new = manager.publish(request.id, table, hashes, min(tokens, hashed), None if interval is None else kept)
+        new = manager.publish(
+            request.id, table, hashes, min(tokens, hashed), self._kept_states(request, manager)
+        )
         if table.checkpoint is not None and self.rules.checkpoint.rekeys:
             offset = table.checkpoint[0]
             tail = self.rules.boundaries.tail(
                 request.num_prompt, self.cache.geometry.alignment, self.cache.drop, self.cache.ahead
             )
             wanted = offset in (tail, request.junction) or (
-                offset % manager.block_size == 0 and on_grid(offset, manager.block_size, interval)
+                offset % manager.block_size == 0 and on_grid(offset, manager.block_size, self.interval)
             )
             manager.publish_checkpoint(request.id, table, hashes, wanted)
         elif manager.scale > 1 or self.rules.boundaries.tail_drops:
@@ -115,25 +122,45 @@ class Publishing:
             elif start < point < tokens:
                 manager.publish_tail(request.id, table, hashes, -(-tokens // manager.block_size) - 1, point)
 
-    def _reachable(self, request: Request, manager: RecurrentCache) -> frozenset[int]:
-        """Block ends that a resend, a longer prompt or whoever shares the prefix would hit, where not all are kept."""
+    def _kept_states(self, request: Request, manager: RecurrentCache | AllModeCache) -> Kept | None:
+        """Which block ends of a recurrent group stay published, whatever its mode; None: all."""
+        interval, block = self.interval, manager.block_size
+        if interval is None:
+            return None
+        reachable = floored(self._hits(request, manager), self.cache.geometry.alignment, block)
+        return lambda end: on_grid(end, block, interval) or end in reachable
+
+    def _kept_rows(self, request: Request, manager: WindowCache) -> Kept | None:
+        """Which block ends of a sliding window stay published: whole rows, as a hit needs them; None: all."""
+        mask, row = self.rules.window, manager.row
+        if mask.dense:
+            return None
+        alignment = self.cache.geometry.alignment if mask.fine else self.cache.scheduler_block
         if self.interval is None:
-            return frozenset()
+            return row.before_each(alignment // row.size)
+        on_row = row.before_each(self.interval // row.size)
+        if on_row is None:
+            return None
+        needed = {end for hit in self._hits(request, manager) for end in row.before(hit // alignment * alignment)}
+        return lambda end: on_row(end) or end in needed
+
+    def _hits(self, request: Request, manager: AttentionCache | RecurrentCache) -> list[int]:
+        """Where a resend, a longer prompt or whoever shares the prefix would start, where not all is retained."""
         replays = self.rules.retention.replays or self.rules.boundaries.replays
-        ends = [*replays(request.num_prompt, self.cache.scheduler_block, self.cache.drop)]
+        hits = [*replays(request.num_prompt, self.cache.scheduler_block, self.replay_drops)]
         if request.junction:
-            ends.append(request.junction)
+            hits.append(request.junction)
             if self.cache.drops[manager.group] and self.rules.drafter_guard.hashes_ahead:
-                ends.append(request.junction - manager.block_size)
-        return floored(ends, self.cache.geometry.alignment, manager.block_size)
+                hits.append(request.junction - manager.block_size)
+        return hits
 
     def retained(self, request: Request, start: int, end: int) -> tuple[int, ...]:
         """Boundaries inside (start, end) whose states retention keeps, of any recurrent group in ``align`` mode."""
         found: set[int] = set()
         for manager in self.cache.aligned:
-            reachable, block = self._reachable(request, manager), manager.block_size
+            kept, block = self._kept_states(request, manager), manager.block_size
             boundaries = range((start // block + 1) * block, end, block)
-            found.update(p for p in boundaries if p in reachable or on_grid(p, block, self.interval))
+            found.update(p for p in boundaries if kept is None or kept(p))
         return tuple(sorted(found))
 
     def _align(self, tokens: int) -> int:
@@ -141,9 +168,12 @@ class Publishing:
         return tokens if self.cache.geometry.fine else tokens // self.cache.scheduler_block * self.cache.scheduler_block
 
     def _publishable(self, group: int, block_size: int, known: int) -> int:
-        """Of ``known`` tokens those that a hit could reach; a drafter's group needs the block that it drops too."""
+        """Of ``known`` tokens those that a hit could reach; a drafter's group needs the block that it drops too.
+
+        What a drafter may write again counts where the last block counts: in such a group, and in one that is alone.
+        """
         aligned = self._align(known)
-        if not (self.cache.drops[group] and aligned):
+        if not aligned or not (self.cache.drops[group] or self.cache.num_groups == 1):
             return aligned
         final = max(known - self.rewritten, 0)
         return min(final, self._align(final) + block_size)

@@ -65,14 +65,16 @@ class Checkpoint:
     claims_scratch: bool = False
     """Whether it may take the column of a speculative block."""
 
-    def exported(self, start: int, end: int, block: int, reserved: tuple[int, int] | None) -> tuple[int, int]:
+    def exported(
+        self, start: int, end: int, block: int, alignment: int, reserved: tuple[int, int] | None
+    ) -> tuple[int, int]:
         """What a kernel really exports of tokens [start, end): the offset (0: nothing), and the column for it."""
         if not self.by_start:
             return reserved or (0, 0)
-        # It asks for no reservation, only for a slot in that column, be it scratch.
-        column = -(-end // block) - 2
-        offset = (column + 1) * block
-        return (offset, column) if start % block == 0 and start < offset < end else (0, 0)
+        # It asks for no reservation and no boundary to start from, only for a slot in that column, be it scratch.
+        offset = end // block * block
+        valid = start < offset < end and (offset - start) % alignment == 0
+        return (offset, offset // block - 1) if valid else (0, 0)
 
     def exempts(self, query: Query, eagle: bool) -> bool:
         """Whether the split lets this chunk run on."""

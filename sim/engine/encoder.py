@@ -6,13 +6,11 @@ prefilled. It is kept while a request that refers to it has not passed it, and a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from sim.engine.options import Options
-from sim.tokens import Tokens
+from sim.tokens import Spans, Tokens, item_key
 
 if TYPE_CHECKING:
     from sim.engine.request import Request
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A span of a prompt; equal tokens are the same item, whoever sends it."""
+    """A span of a prompt; equal text and length is the same item, whoever sends it, and wherever in a prompt."""
 
     start: int
     length: int
@@ -31,12 +29,9 @@ class Item:
         return self.start + self.length
 
 
-def items_of(spans: Sequence[tuple[int, int]], tokens: Tokens) -> tuple[Item, ...]:
+def items_of(spans: Spans, tokens: Tokens) -> tuple[Item, ...]:
     """The items of a prompt, in order."""
-    return tuple(
-        Item(start, length, blake2b(tokens.ids[start : start + length].tobytes(), digest_size=16).digest())
-        for start, length in spans
-    )
+    return tuple(Item(start, length, item_key(tokens.ids[start : start + length])) for start, length in spans)
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,8 +67,22 @@ class Guard:
 
     def lookup_drops(self, options: Options) -> bool:
         """Whether the lookup gives something up."""
-        flagged = self.flags_drop and options.speculative.eagle and any(g.eagle for g in options.groups)
-        return self._given_up(options) or flagged
+        return self._given_up(options) or self._flags_drop(options)
+
+    def replay_drops(self, options: Options) -> bool:
+        """Whether what retention keeps for a repeat lies a block lower: where the lookup of some group drops one."""
+        return self.drop(options) or self._flags_drop(options)
+
+    def marks(self, options: Options) -> bool:
+        """Whether there are groups of a look-ahead drafter's: those that are flagged, whatever they give up, or all
+        if none is and something is given up (vLLM's ``eagle_group_ids``)."""
+        return self._flagged(options) or self._given_up(options)
+
+    def _flagged(self, options: Options) -> bool:
+        return options.speculative.eagle and any(g.eagle for g in options.groups)
+
+    def _flags_drop(self, options: Options) -> bool:
+        return self.flags_drop and self._flagged(options)
 
     def _given_up(self, options: Options) -> bool:
         wanted = options.speculative.block_drop or not self.optional

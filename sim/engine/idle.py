@@ -26,6 +26,7 @@ ASKED: Mapping[str, Asked] = {
     "draft_slots": lambda options, arrivals: options.speculative.draft_slots > 0,
     "encoder": lambda options, arrivals: any(arrival.encoder for arrival in arrivals),
     "free": lambda options, arrivals: options.max_concurrent_batches > 1,
+    "item_hash": lambda options, arrivals: any(len(arrival.encoder) > 1 for arrival in arrivals),
     "kernel": lambda options, arrivals: any(group.recurrent and not group.aligned for group in options.groups),
     "load_failure": lambda options, arrivals: any(arrival.load_error for arrival in arrivals),
     "modules": lambda options, arrivals: options.speculative.multi_module,

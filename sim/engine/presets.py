@@ -38,8 +38,9 @@ VLLM_0_26_0: dict[str, str] = {
     "encoder": "before-split",
     "state_blocks": "one",
     "whole_items": "not-here",
+    "item_hash": "last-if-late",
     "abort": "runs-on",
-    "free": "when-run",
+    "free": "when-run-unguarded",
     "eviction": "lru",
 }
 
@@ -69,6 +70,7 @@ VLLM_0_29_0: dict[str, str] = {
     "lookup": "intersection",
     "padding": "dropped",
     "fine_hits": "cacheable-groups",
+    "window": "reachable-inside-blocks",
     "checkpoint": "any-aligned-start",
     "retention": "interval",
 }
@@ -88,6 +90,8 @@ VLLM_0_32_0: dict[str, str] = {
     "padding": "dropped-and-alone",
     "threshold": "beside-others",
     "whole_items": "before",
+    "free": "when-run",
+    "item_hash": "every",
 }
 
 # Hashes cover the token behind their block instead of a drop; verified tokens are published when their step commits;

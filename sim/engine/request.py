@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,7 +106,8 @@ class Request:
         self.num_prompt = arrival.num_prompt_tokens
         self.max_outputs = max(min(arrival.max_tokens, options.max_model_len - self.num_prompt), 1)
         num_drafts = options.speculative.num_speculative_tokens
-        self.tokens = Tokens.generate(arrival.segments, arrival.index, self.max_outputs + num_drafts + 1)
+        outputs = self.max_outputs + num_drafts + 1
+        self.tokens = Tokens.generate(arrival.segments, arrival.index, outputs, arrival.encoder)
         self.acceptance = Acceptance(options.speculative, arrival.accepted_drafts, seed, arrival.id)
         self.external = arrival.external
         self.items = items_of(arrival.encoder, self.tokens)
@@ -149,10 +151,18 @@ class Request:
         """Where the prefill, or its replay after a preemption, ends."""
         return max(self.num_prompt, self.num_tokens - 1)
 
-    def hashes(self, unit: int, ahead: int = 0) -> list[bytes]:
-        """Chained hashes of the prefixes, one a hash unit; those past ``num_tokens`` are not to be used yet."""
+    def hashes(self, unit: int, ahead: int = 0, every_item: bool = True) -> list[bytes]:
+        """Chained hashes of the prefixes, one a hash unit; those past ``num_tokens`` are not to be used yet.
+
+        ``every_item``: whether the block that outputs fill names all encoded items in it, or the last alone.
+        """
         if self._hash_list is None:
             self._hash_list = self.tokens.block_hashes(unit, ahead)
+            late = max(self.num_prompt - ahead, 0) // unit
+            # Blocks from there on are hashed once there are outputs, not when the request arrives.
+            if not every_item and sum(item.end > late * unit for item in self.items) > 1:
+                # Nobody whose prompt has these tokens finds it, or what is chained to it.
+                self._hash_list[late:] = [blake2b(key, digest_size=16).digest() for key in self._hash_list[late:]]
         return self._hash_list
 
     def draft_ids(self, position: int, right: int, count: int) -> list[int]:

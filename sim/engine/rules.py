@@ -1,7 +1,7 @@
 """The rules: how a release does what its options say. A preset is a table of their values.
 
 A value is named, or given as ``module:Class`` (a plug-in: the class is called without arguments, and its instance
-takes the place of a named value). Rules with a single value are places where later releases differ.
+takes the place of a named value).
 """
 
 from __future__ import annotations
@@ -190,6 +190,8 @@ class Rules:
     """Whether recurrent groups in align mode may differ in their blocks; on: they may."""
     whole_items: WholeItems
     """What ``disable_chunked_mm_input`` holds back."""
+    item_hash: Flag
+    """Which encoded items the hash of a block names that a prompt's end and outputs fill; on: each in it."""
     abort: Abort
     """What becomes of the steps in flight of a request that is taken away."""
     free: Free
@@ -251,6 +253,7 @@ RULES: dict[str, dict[str, object]] = {
     "encoder": CAPS,
     "state_blocks": {"one": Flag(False), "any": Flag(True)},
     "whole_items": WHOLE_ITEMS,
+    "item_hash": {"last-if-late": Flag(False), "every": Flag(True)},
     "abort": ABORTS,
     "free": FREES,
     "eviction": {"lru": Flag(False), "deepest-state-first": Flag(True)},

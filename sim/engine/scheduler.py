@@ -73,6 +73,7 @@ class Scheduler:
             rules.kernel,
             options.mamba_chunk_size,
             Rows(widths(options.groups, options.max_model_len, self.num_drafts), options.max_num_seqs),
+            options.prefill_checkpoint_alignment,
         )
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
@@ -98,7 +99,9 @@ class Scheduler:
     def add(self, arrival: Arrival, time: int) -> None:
         """A request arrives."""
         request = Request(arrival, self.options, self.seed, self.observer)
-        self.observer.arrive(request.id, request.index, time, arrival.segments, None, request.max_outputs)
+        self.observer.arrive(
+            request.id, request.index, time, arrival.segments, None, request.max_outputs, arrival.encoder
+        )
         self.waiting.append(request)
         self.cache.offload.on |= arrival.external > 0
 
@@ -280,7 +283,7 @@ class Scheduler:
                     self._reject(request, Refusal.NEVER_BLOCKS)
                     return used, True
                 victim = self.running[-1]
-                if self._fenced(victim):
+                if self.rules.free.guards and self._fenced(victim):
                     # What it has would not be free yet.
                     return used, preempted
                 preempted = True

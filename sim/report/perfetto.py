@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from sim.events import Finding, Group, Observer
 from sim.report.steps import StepTimes
 from sim.result import Outcome
-from sim.tokens import Segments
+from sim.tokens import Segments, Spans
 
 STEP_US = 1000
 """How long a step is drawn under ``clock: steps``, in microseconds."""
@@ -121,6 +121,7 @@ class Perfetto(Observer):
         segments: Segments,
         tokens: tuple[int, ...] | None,
         max_tokens: int,
+        encoder: Spans = (),
     ) -> None:
         self._thread(request)
         self._waiting.add(request)

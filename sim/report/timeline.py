@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sim.events import Group, Observer
 from sim.report.steps import StepTimes
-from sim.tokens import Segments
+from sim.tokens import Segments, Spans
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -112,6 +112,7 @@ class Timeline(Observer):
         segments: Segments,
         tokens: tuple[int, ...] | None,
         max_tokens: int,
+        encoder: Spans = (),
     ) -> None:
         if len(self.tracks) >= self.limit:
             self.omitted += 1

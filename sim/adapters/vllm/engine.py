@@ -25,6 +25,7 @@ from sim.engine.seed import config_block
 from sim.errors import EngineError, RefusedError
 from sim.events import Observer
 from sim.rows import Rows, widths
+from sim.tokens import segment_ids
 from sim.worker import Row, Worker
 from sim.workload import Arrival
 
@@ -93,8 +94,10 @@ class LiveScheduler:
         """A request arrives."""
         self._refuse(arrival, f"request {arrival.id}")
         request = Request(arrival, self.options, self.seed, self.observer)
-        self.observer.arrive(request.id, request.index, time, arrival.segments, None, request.max_outputs)
-        prompt = request.tokens.ids[: request.num_prompt].astype("<i4").tobytes()
+        self.observer.arrive(
+            request.id, request.index, time, arrival.segments, None, request.max_outputs, arrival.encoder
+        )
+        prompt = segment_ids(arrival.segments).astype("<i4").tobytes()
         self.child.ask(
             {
                 "do": "add",

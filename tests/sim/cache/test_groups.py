@@ -301,7 +301,6 @@ def test_a_connectors_state_comes_alone_into_its_column() -> None:
     cache, pool, _ = recurrent(spare=1)
     table = Table()
     cache.adopt(table, [], 0, 40)
-    cache.skip_to(table, 40)
     assert cache.load(table, 40) == [1]
     assert table.blocks == [NULL, NULL, 1]
     assert cache.extend("a", table, 60) == [2, 3]

@@ -85,12 +85,27 @@ def test_what_is_published_is_all_that_a_hit_can_need(window: int, length: int, 
 
 
 def test_d11_a_mask_without_the_shift_leaves_nothing_to_hit_with_a_drop_and_all_without() -> None:
-    assert [ran(mask, 8, 150, "mtp", 32).hits["r1"] for mask in MASKS] == [96, 0, 96]
-    assert [ran(mask, 8, 150, "ngram", 32).hits["r1"] for mask in MASKS] == [128, 128, 128]
+    assert {mask: ran(mask, 8, 150, "mtp", 32).hits["r1"] for mask in MASKS} == {**dict.fromkeys(MASKS, 96), "unshifted": 0}
+    assert [ran(mask, 8, 150, "ngram", 32).hits["r1"] for mask in MASKS] == [128] * len(MASKS)
 
 
 def test_a_wide_window_publishes_all() -> None:
-    assert Mask().keeps(4, 8, 33, False) is None and Mask().keeps(4, 8, 29, False) is not None
+    assert Mask().row(4, 33, False).before_each(8) is None and Mask().row(4, 29, False).before_each(8) is not None
+
+
+@given(
+    size=st.integers(1, 8), window=st.integers(1, 60), drops=st.booleans(), segment=st.integers(1, 20), hit=st.integers(1, 9)
+)
+def test_the_row_of_a_hit_is_what_lies_before_each_multiple(
+    size: int, window: int, drops: bool, segment: int, hit: int
+) -> None:
+    row = Mask().row(size, window, drops)
+    grid = row.before_each(segment)
+    asked = row.before(hit * segment * size)
+    assert len(asked) == min(row.wanted, hit * segment + row.shift)
+    assert grid is None or all(grid(end) for end in asked if end > size * row.shift)
+    nothing = row.before_each(0)
+    assert nothing is not None and not any(nothing(end) for end in asked)
 
 
 @given(length=st.integers(1, 250), cap=st.sampled_from([32, 128]))
