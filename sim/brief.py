@@ -10,9 +10,10 @@ SHORT = 80
 
 def brief(text: str, limit: int = SHORT) -> str:
     """The text on one line, without what is not printable, and cut to ``limit`` characters."""
-    cut = text[: limit + 1]
-    line = "".join(c if c.isprintable() else " " if c.isspace() else ascii(c)[1:-1] for c in cut)
-    return line if len(text) <= limit else f"{line[: limit - 1]}…"
+    from sim.report.text import one_line
+
+    line = one_line(text[:limit])
+    return line if max(len(text), len(line)) <= limit else f"{line[: limit - 1]}…"
 
 
 def few(texts: Sequence[str], limit: int) -> str:

@@ -59,12 +59,13 @@ class _Sum:
 
     def bisect_code(self) -> int:
         """What git bisect is told: 1 for a commit that is bad, 0 for a good one, 125 for one that cannot be judged."""
+        without = [(each, result.baseline) for result in self.heard for each in result.not_run if not each.skipped]
+        if any(baseline and each.engine == baseline for each, baseline in without):
+            # All that is wrong would look new.
+            return STOP
         if any(exit_code(replace(result, not_run=())) for result in self.heard):
             return 1
-        without = [(each, result.baseline) for result in self.heard for each in result.not_run if not each.skipped]
-        if self.refused or any(
-            not isinstance(each.error, EngineError) or each.engine == baseline for each, baseline in without
-        ):
+        if self.refused or not all(isinstance(each.error, EngineError) for each, _ in without):
             return STOP
         judged = any(set(result.variants) - set(result.uncompared) for result in self.heard)
         return SKIP if without or not judged else 0

@@ -192,7 +192,7 @@ def conform(
         if len(fleet.specs) > 1:
             raise InputError("--engine: conform compares one engine with the recordings; name one")
         named = fleet.live and (fleet.specs[0] != "vllm" or vllm_python is not None)
-        engine = "" if not fleet.live else "vllm"
+        engine = "vllm" if fleet.live else ""
         if named:
             asked, _ = fleet.of("")
             engine = asked.label

@@ -262,7 +262,8 @@ class Result:
         from sim.report.text import failure_lines, failure_name
 
         wrong = self.failures
-        lines = [f"{failure_name(f)}: {'; '.join(failure_lines(f))}" for f in wrong[:RAISED]]
+        told = [(failure_name(failure), failure_lines(failure)) for failure in wrong[:RAISED]]
+        lines = [f"{name}: {'; '.join(' '.join(line.split()) for line in rest)}" for name, rest in told]
         more = [f"and {len(wrong) - RAISED:,} more"] if len(wrong) > RAISED else []
         if wrong:
             raise NotAsExpected("\n  ".join([f"{self.scenario}: not as expected", *lines, *more]))

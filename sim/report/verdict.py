@@ -139,7 +139,7 @@ def verdict(result: Result) -> str:
 
 
 def _against_baseline(result: Result) -> str:
-    new = plural(len(result.failed_expectations), "thing") if result.failed_expectations else "nothing"
+    new = plural(len(result.failed_expectations), "failure") if result.failed_expectations else "nothing"
     also = f"; also in the baseline: {len(result.in_baseline):,}" if result.in_baseline else ""
     return f"{new} new against the baseline {one_line(result.baseline)}{also}"
 

@@ -109,6 +109,16 @@ def test_where_nothing_ran_a_replay_writes_nothing(here: Path) -> None:
     assert "vllm:no-start" in told.stderr and "vllm:unsupported" in told.stderr
 
 
+def test_a_file_of_which_nothing_ran_does_not_keep_a_replay_from_the_others(here: Path) -> None:
+    write(here / "bad.yaml", name="bad", variants={"v": BAD_RULE})
+    told = run("replay", "bad.yaml", "s.yaml", "--json", "o.json")
+    first, second = json.loads((here / "o.json").read_text())
+    assert told.exit_code == 2
+    assert (list(first["variants"]), [each["variant"] for each in first["not_run"]]) == ([], ["v"])
+    assert (list(second["variants"]), second["not_run"]) == (["vllm-0.27.0"], [])
+    assert "could not be run  v: bad, variant v: rule split=builtins:repr" in told.stdout
+
+
 @pytest.mark.parametrize(
     ("engine", "more", "code"),
     [
@@ -125,6 +135,7 @@ def test_where_nothing_ran_a_replay_writes_nothing(here: Path) -> None:
         ("poison", ("--baseline", "vllm:./poison"), 0),
         ("poison", ("--baseline", "vllm:./good"), 1),
         ("good", ("--baseline", "vllm:./no-start"), 128),
+        ("poison", ("--baseline", "vllm:./no-start"), 128),
         ("good", ("ruled.yaml",), 0),
     ],
 )

@@ -73,7 +73,7 @@ def test_a_file_that_expects_otherwise_is_not_ok_though_it_has_expectations() ->
     file = {**SCENARIO, "expect": {"finished": 2}}
     found = sim.replay(file)
     assert (found.ok, found.has_expectations) == (False, True)
-    with pytest.raises(NotAsExpected, match="finished: expected  2; found     1"):
+    with pytest.raises(NotAsExpected, match="finished: expected 2; found 1"):
         found.raise_for_findings()
     assert sim.replay({**SCENARIO, "expect": {"finished": 1}}).ok
     assert sim.replay(SCENARIO).ok and not sim.replay(SCENARIO).has_expectations
@@ -91,7 +91,7 @@ def test_a_rule_that_breaks_its_contract_in_one_variant_leaves_the_others() -> N
     (bad,) = found.not_run
     assert (bad.variant, bad.kind, type(bad.error)) == ("bad", "error", PolicyError)
     assert len(found.requests) == 1
-    with pytest.raises(NotAsExpected, match="bad: run: expected  an outcome; found     one-request, variant bad: rule"):
+    with pytest.raises(NotAsExpected, match="bad: run: expected an outcome; found one-request, variant bad: rule"):
         found.raise_for_findings()
     with pytest.raises(PolicyError, match="variant bad: rule split=builtins:repr gave"):
         sim.replay({**SCENARIO, "variants": {"bad": {"rules": {"split": "builtins:repr"}}}})

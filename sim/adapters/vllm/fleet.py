@@ -101,9 +101,10 @@ class Fleet:
         return self._make(run.engine) if run.engine else None
 
     def of(self, preset: str) -> tuple[Asked, Make]:
-        """The one live engine that stands for a preset's release, and what makes its scheduler."""
+        """The one live engine that stands for a preset's release, started, and what makes its scheduler."""
         each = self._resolve(self.specs[0], preset)
         assert each is not None
+        self._child(each.label)
         return each, self._make(each.label)
 
     def says(self, each: Asked) -> str:
