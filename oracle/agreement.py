@@ -22,10 +22,9 @@ def check_agreement(
     """Of one recurrent group's part in a hit; attention is asked once a hit, with the first of them."""
     groups = evidence.groups
     truth = evidence.family.state_at(evidence.requests[request].tokens, offset)
-    found, content = list(claims.found(slot)), evidence.slots.get(slot)
-    # A slot that nobody told of may have been published before anybody listened.
-    unheard = not found and content is not None and not content.heard
-    if unheard:
+    found = list(claims.found(slot))
+    if not found and not evidence.heard(slot):
+        # It may have been published before anybody listened.
         evidence.counts.not_judged.add((request, group))
     elif all(c.group != group or c.truth != truth for c in found):
         name = groups[group].name

@@ -45,6 +45,9 @@ class Claims:
 
     def unclaim(self, group: int, slot: int, hash: bytes) -> None:
         """It is no longer."""
+        if slot not in self.by_slot and not self.evidence.heard(slot):
+            # It was advertised before anybody listened.
+            return
         claims = self.by_slot[slot]
         withdrawn = claims.pop(hash)
         self._withdrawn.append((slot, withdrawn))

@@ -83,6 +83,11 @@ class Evidence:
         content = self.slots.get(slot)
         return content is not None and content.state is not None and self.family.equal(content.state, truth)
 
+    def heard(self, slot: int) -> bool:
+        """Whether a slot, and what is in it, was told of."""
+        content = self.slots.get(slot)
+        return content is None or content.heard
+
     def verdict(self, content: Content | None, request: str) -> Verdict:
         """What a slot really holds, if not the state of this request that it should."""
         return judge(self.family, content, request, self.tokens)

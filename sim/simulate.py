@@ -20,7 +20,8 @@ from oracle.drift import drift as continuations
 from oracle.numerics import WORST, TooLarge
 from oracle.states import Arithmetic, Numeric, Unavailable
 from oracle.states import family as family_of
-from sim.adapters.coherence import Coherence, Impossible
+from sim.adapters.coherence import Coherence
+from sim.adapters.heard import Impossible
 from sim.adapters.log import numbered
 from sim.chronicle import Chronicle
 from sim.digest import Digest

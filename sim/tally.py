@@ -87,9 +87,11 @@ class Tally(Observer):
         self._claims[slot] = self._claims.get(slot, 0) + 1
 
     def unclaim(self, group: int, slot: int, hash: bytes, why: str) -> None:
-        self._claims[slot] -= 1
-        if not self._claims[slot]:
-            del self._claims[slot]
+        # One that was made before the log began is the slot's last.
+        left = self._claims.pop(slot, 1) - 1
+        if left:
+            self._claims[slot] = left
+        else:
             self.evicted += why == Withdrawal.EVICT
 
     def chunk(

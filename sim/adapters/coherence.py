@@ -6,217 +6,21 @@ log says so it was cut, edited or written by a recorder at fault, and no verdict
 
 Asked are groups, slots, columns, requests, ranges and order. What an invariant says is left to it: where a chunk starts
 (I6), what is read (I10, I12), who may write which slot (I8, I9), what was reported (I17).
-
-Some events a log may leave out altogether (``docs/events.md``). What needs them is asked from the first of them on,
-and of all that came before it too; :attr:`Coherence.unasked` says what was never asked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from sim.adapters.heard import ANY, KINDS, MODES, Heard, Impossible, Life, Row
 from sim.adapters.log_options import faults
-from sim.events import NULL, CopyKind, Group, Observer, Refusal, Withdrawal
+from sim.events import NULL, CopyKind, Group, Refusal, Withdrawal
 from sim.tokens import Segments
 
-WITHOUT = {
-    "step": "order and times of steps (no step is told)",
-    "allocate": "slots that were handed out (no allocate of a recurrent group is told)",
-    "restore": "hits against what is published, I5 (no restore is told)",
-    "release": "who uses which slot, I8 and I16 (no release is told)",
-}
-"""Events that a log may lack, and what is not asked then."""
 
-
-KINDS = ("full-attention", "recurrent")
-MODES = ("align", "all")
-STATES = {"waiting": "waits", "running": "runs", "gone": "has ended"}
-"""Where a request is, in words."""
-ANY = tuple(STATES)
-"""Also one that has ended: steps in flight may tell of it."""
-
-
-class Impossible(ValueError):
-    """An event that cannot follow from those before it."""
-
-    def __init__(self, text: str, line: int) -> None:
-        super().__init__(text)
-        self.line = line
-
-
-@dataclass(slots=True)
-class Row:
-    """A chunk, until its step is over."""
-
-    end: int
-    drafts: int
-    """Those that verification judges."""
-    run: int
-    """Of these the ones that the kernel consumes too."""
-    steps: int
-    era: int
-    emits: bool
-    """Whether it reaches the last token that is known."""
-    most: int
-    """Output tokens that may come of it."""
-    left: set[int]
-    """Groups in which it has not been told yet."""
-    accepted: int | None = None
-    emitted: bool = False
-
-
-@dataclass(slots=True)
-class Life:
-    """A request, from its arrival on."""
-
-    prompt: int
-    max_tokens: int
-    simulated: bool
-    """Whether its tokens follow from its index, so that it ends after ``max_tokens`` and not before."""
-    outputs: int = 0
-    state: str = "waiting"
-    era: int = 0
-    """Grows whenever it stops running: rows of an earlier one may still be told, and nothing need come of them."""
-    admitted: bool = False
-    covered: int = -1
-    """The last step in which a chunk of it is known."""
-    hit: bool = False
-    """Whether it was admitted with tokens that it need not compute."""
-    restores: bool = False
-    """Whether a hit of the pool alone is what it was admitted with."""
-    starts: set[int] = field(default_factory=set)
-    """Recurrent groups of which the state that it starts from may still be told."""
-    copies: set[tuple[int, int]] = field(default_factory=set)
-    """(group, slot) of copies that were made for it."""
-    released: set[tuple[int, int]] = field(default_factory=set)
-    """(group, slot) of what it let go of and was not seen to get."""
-    sources: dict[int, int] = field(default_factory=dict)
-    """By recurrent group: the slot from which it is to start, until it has read that."""
-    tables: dict[int, dict[int, int]] = field(default_factory=dict)
-    """By recurrent group: the slots of its columns."""
-
-    @property
-    def known(self) -> int:
-        return self.prompt + self.outputs
-
-    def leave(self, state: str) -> None:
-        """It stops running, and lets go of everything."""
-        self.state, self.hit = state, False
-        self.era += 1
-        self.starts.clear()
-        self.copies.clear()
-        self.released.clear()
-        self.sources.clear()
-        self.tables.clear()
-
-
-class Coherence(Observer):
+class Coherence(Heard):
     """Listens to one run of a log. Raises Impossible at an event that cannot be, or when what it lacks is seen."""
-
-    def __init__(self) -> None:
-        self.line = 0
-        """Of the event that is told; set by who reads the log."""
-        self._lives: dict[str, Life] = {}
-        self._indices: set[int] = set()
-        self._told: dict[str, None] = {}
-        """Of the events that a log may lack those that it has."""
-        self._lacking: dict[str, Impossible] = {}
-        """By such an event: the first that would have needed it."""
-        self._step = -1
-        self._open = False
-        """Whether a step has begun and not ended."""
-        self._runs = 0
-        """The step of which events tell what was launched."""
-        self._launched = -1
-        self._time = 0
-        self._arrived = 0
-        self._budget: int | None = None
-        self._batches: dict[int, dict[str, Row]] = {}
-        """By step: the rows that were decided and are not over."""
-        self._quiet: dict[str, Row] = {}
-        """Runs of decode steps that are being told."""
-        self._claims: dict[tuple[int, int], dict[bytes, int]] = {}
-        """(group, slot) -> hashes, with their offsets."""
-        self._hashes: dict[tuple[int, bytes], dict[int, int]] = {}
-        """(group, hash) -> slots, with their offsets."""
-        self._known: set[int] = set()
-        """Slots that were handed out, loaded or copied to."""
-        self._unplaced: dict[int, tuple[int, Impossible]] = {}
-        """Claimed slots that a copy of that step has yet to put into a table."""
-        self._copied: set[tuple[object, ...]] = set()
-        """Copies of this step."""
-        self._stored: dict[tuple[int, str], int] = {}
-        self._never = ""
-        """A request that was refused for good, until it is taken away."""
-        self._ended = False
-
-    @property
-    def unasked(self) -> tuple[str, ...]:
-        """What was not asked, since this run never tells it."""
-        return tuple(text for kind, text in WITHOUT.items() if kind in self._lacking)
-
-    # How it is said.
-
-    def _impossible(self, key: str, found: object, allowed: str) -> Impossible:
-        return Impossible(f"{key}: found {found!r}, allowed is {allowed}", self.line)
-
-    def _check(self, right: bool, key: str, found: object, allowed: str) -> None:
-        if not right:
-            raise self._impossible(key, found, allowed)
-
-    def _tells(self, kind: str) -> None:
-        """The log has such events."""
-        if kind not in self._told:
-            self._told[kind] = None
-            if kind in self._lacking:
-                raise self._lacking[kind]
-
-    def _lacks(self, kind: str, key: str, found: object, allowed: str) -> None:
-        """An event would have needed one that was not told: impossible in a log that has such."""
-        error = self._impossible(key, found, f"{allowed} ({kind} tells)")
-        if kind in self._told:
-            raise error
-        self._lacking.setdefault(kind, error)
-
-    # Names that an event gives.
-
-    def _life(self, kind: str, request: str, *states: str) -> Life:
-        """The request, in one of these states (by default not gone)."""
-        life = self._lives.get(request)
-        if life is None:
-            raise self._impossible(f"{kind}.request", request, "one that arrived")
-        allowed = states or ("waiting", "running")
-        if life.state not in allowed:
-            text = "one that " + " or ".join(STATES[state] for state in allowed)
-            raise self._impossible(f"{kind}.request", f"{request}, which {STATES[life.state]}", text)
-        return life
-
-    def _within(self, kind: str) -> None:
-        """Something that only happens in a step."""
-        if self._ended:
-            raise Impossible(f"{kind}: after end, allowed is another run", self.line)
-        if not self._open:
-            self._lacks("step", f"{kind}: before a step began or after its commit; step", None, "one that is open")
-
-    def _group(self, kind: str, group: int, recurrent: bool | None = True) -> Group:
-        what = {True: "a recurrent group", False: "an attention group", None: "a group"}[recurrent]
-        allowed = [i for i, g in enumerate(self.groups) if recurrent is None or g.recurrent == recurrent]
-        if group not in allowed:
-            raise self._impossible(f"{kind}.group", group, f"{what}: {', '.join(map(str, allowed)) or 'there is none'}")
-        return self.groups[group]
-
-    def _slot(self, key: str, slot: int, least: int = 1) -> None:
-        """A block of the pool: 0 is the null block, -1 none."""
-        if slot < least or (self.num_blocks is not None and slot >= self.num_blocks):
-            top = "" if self.num_blocks is None else f" to {self.num_blocks - 1}"
-            raise self._impossible(key, slot, f"{least}{top or ' or more'}")
-
-    def _handed(self, key: str, slot: int) -> None:
-        """A slot that somebody was given."""
-        if slot > NULL and slot not in self._known:
-            self._lacks("allocate", key, slot, "a slot that was handed out")
 
     # The run, and who comes.
 
@@ -245,9 +49,9 @@ class Coherence(Observer):
                 group.sliding_window >= 0 and not (group.recurrent and group.sliding_window),
                 f"{where}.sliding_window", group.sliding_window, "0 or more, of attention alone",
             )  # fmt: skip
-        self.num_blocks: int | None = options.get("num_blocks")
-        self.depth: int = options.get("max_concurrent_batches", 1)
-        self.cap: int = options["max_num_batched_tokens"]
+        self.num_blocks = options.get("num_blocks")
+        self.depth = options.get("max_concurrent_batches", 1)
+        self.cap = options["max_num_batched_tokens"]
 
     def arrive(
         self,
@@ -308,7 +112,7 @@ class Coherence(Observer):
                 self._run_through("commit", name, row)
         self._quiet.clear()
         self._copied.clear()
-        for slot, (step, error) in list(self._unplaced.items()):
+        for slot, (step, _, error) in list(self._unplaced.items()):
             if step <= self._runs:
                 del self._unplaced[slot]
                 self._lacking.setdefault("allocate", error)
@@ -405,8 +209,9 @@ class Coherence(Observer):
         stored = self._stored.get((group, key), offset)
         self._check(offset <= stored, "load.offset", offset, f"{stored} at most, which was stored under this key")
         self._known.add(slot)
-        self._unplaced.pop(slot, None)
-        life.tables.setdefault(group, {}).setdefault((offset - 1) // size, slot)
+        column = (offset - 1) // size
+        self._place(slot, column)
+        life.tables.setdefault(group, {}).setdefault(column, slot)
         life.sources[group] = slot
 
     def preempt(self, request: str) -> None:
@@ -457,10 +262,12 @@ class Coherence(Observer):
         life = self._life("allocate", request)
         self._tells("allocate")
         table = life.tables.setdefault(group, {})
-        free = column >= 0 and not table.get(column)
+        # Where a connector's state was to come into a block that is told last, the columns behind it are told before.
+        free = column > max(table, default=-1) or (group in life.starts and 0 <= column not in table)
         self._check(free, "allocate.column", column, f"a column that {request} has no slot in")
-        for slot in slots:
-            self._unplaced.pop(slot, None)
+        for i, slot in enumerate(slots):
+            self._place(slot, column + i)
+            life.released.discard((group, slot))
         table.update((column + i, slot) for i, slot in enumerate(slots))
         self._known.update(slots)
 
@@ -477,11 +284,10 @@ class Coherence(Observer):
                 table[column] = NULL
             self._handed("release.slots", slot)
             # Of what was hit only the state that it starts from is named.
-            shared = (life.hit or (group, slot) in self._claims) and (group, slot) not in life.released
-            if not (columns or shared or (group, slot) in life.copies):
+            shared = life.hit or (group, slot) in self._claims or (group, slot) in life.copies
+            if not (columns or (shared and (group, slot) not in life.released)):
                 self._lacks("allocate", "release.slots", slot, f"a slot that {request} holds")
-            if not columns:
-                life.released.add((group, slot))
+            life.released.add((group, slot))
 
     def claim(self, group: int, slot: int, request: str, column: int, offset: int, hash: bytes) -> None:
         self._within("claim")
@@ -501,7 +307,12 @@ class Coherence(Observer):
         if life.state != "gone" and not placed:
             # The column's block, or a copy of it that this step is to make.
             error = self._impossible("claim.slot", slot, f"the one that {request} has in column {column}")
-            self._unplaced.setdefault(slot, (self._step, error))
+            self._unplaced.setdefault(slot, (self._step, column, error))
+
+    def _place(self, slot: int, column: int) -> None:
+        """A slot is in a table now."""
+        if slot in self._unplaced and self._unplaced[slot][1] == column:
+            del self._unplaced[slot]
 
     def unclaim(self, group: int, slot: int, hash: bytes, why: str) -> None:
         self._within("unclaim")
@@ -509,6 +320,9 @@ class Coherence(Observer):
         self._slot("unclaim.slot", slot)
         self._check(why in list(Withdrawal), "unclaim.why", why, ", ".join(Withdrawal))
         claims = self._claims.get((group, slot), {})
+        if slot not in self._known and not claims and (group, hash) not in self._hashes:
+            # It was advertised before this log began.
+            return
         self._check(hash in claims, "unclaim.hash", hash.hex(), f"one that leads to slot {slot}")
         del claims[hash]
         if not claims:
@@ -541,7 +355,7 @@ class Coherence(Observer):
             right = start + sum(accepted[:-1]) + steps + drafts
             self._check(end == right, "chunk.end", end, f"{right}, as start, accepted and drafts say")
             most = sum(accepted) + steps
-            self._quiet[request] = Row(end, drafts, drafts, steps, life.era, True, most, set(self.recurrent))
+            self._quiet[request] = Row(start, end, drafts, drafts, steps, life.era, True, most, set(self.recurrent))
             return
         self._check(not accepted, "chunk.accepted", list(accepted), "none without steps")
         batch = self._batches.setdefault(self._step, {})
@@ -558,7 +372,7 @@ class Coherence(Observer):
             column = (end - 1) // self.groups[group].block_size
             if column not in life.tables.get(group, {}):
                 self._lacks("allocate", "chunk.end", end, f"where group {group} has a block: column {column} has none")
-        batch[request] = Row(end, drafts, run, 0, life.era, emits and not flying, most, set(self.recurrent))
+        batch[request] = Row(start, end, drafts, run, 0, life.era, emits and not flying, most, set(self.recurrent))
         life.covered = max(life.covered, self._step)
 
     def seed(self, request: str, group: int, column: int, width: int, slot: int) -> None:
@@ -570,12 +384,11 @@ class Coherence(Observer):
         self._check(width > 0, "seed.width", width, "1 or more")
         self._slot("seed.slot", slot, -1)
         self._handed("seed.slot", slot)
-        if life.state == "gone":
-            return
         table = life.tables.get(group, {})
-        mine = [at for at, held in table.items() if held == slot]
-        if slot > NULL and (group, slot) not in life.copies and (mine or column in table):
-            self._check(column in mine, "seed.slot", slot, f"what {request} has in column {column}")
+        given = table.get(column)
+        mine = slot == given or (group, slot) in life.copies
+        if given or (slot > NULL and slot in table.values()):
+            self._check(mine, "seed.slot", slot, f"what {request} has in column {column}")
 
     def copy(self, request: str, group: int, kind: str, src: int, dst: int, conv_src: int, shift: int) -> None:
         self._within("copy")
@@ -624,21 +437,21 @@ class Coherence(Observer):
         if not steps:
             self._lives[request].sources.pop(group, None)
         self._check(end == row.end, "advance.end", end, f"{row.end}, where its chunk ends")
-        self._check(0 <= start < end, "advance.start", start, f"0 to {end - 1}, below its end")
+        self._check(start == row.start, "advance.start", start, f"{row.start}, where its chunk starts")
         self._check(steps == row.steps, "advance.steps", steps, f"{row.steps}, as its chunk says")
         self._check(len(drafts) == row.run, "advance.drafts", list(drafts), f"{row.run}, as its chunk says")
         self._slot("advance.read", read, -1)
         self._handed("advance.read", read)
         self._check(len(set(writes)) == len(writes), "advance.writes", list(map(list, writes)), "each once")
-        column = (end - 1) // self.groups[group].block_size
-        # Kernels leave the null block alone.
-        ends = any(offset == end for offset, _ in writes) or not self._lives[request].tables.get(group, {}).get(column)
-        self._check(ends, "advance.writes", list(map(list, writes)), f"one at {end}, where the chunk ends")
         first = end - len(drafts) - 1 if steps else start
         for offset, slot in writes:
             self._check(first < offset <= end, "advance.writes", offset, f"{first + 1} to {end}, within the chunk")
             self._slot("advance.writes", slot, 0)
             self._handed("advance.writes", slot)
+        column = (end - 1) // self.groups[group].block_size
+        # Kernels leave the null block alone.
+        ends = any(offset == end for offset, _ in writes) or not self._lives[request].tables.get(group, {}).get(column)
+        self._check(ends, "advance.writes", list(map(list, writes)), f"one at {end}, where the chunk ends")
 
     def _row(self, kind: str, request: str) -> Row:
         """The row of a request in the step that runs now."""
@@ -668,9 +481,10 @@ class Coherence(Observer):
         self._check(0 < count <= most, "output.count", count, f"1 to {most}")
         right = life.outputs + count
         self._check(right <= life.max_tokens, "output.count", count, f"{life.max_tokens - life.outputs} at most")
-        if tokens is None:
-            self._check(life.simulated, "output.tokens", None, "ids, as of the prompt")
-        else:
+        given = None if tokens is None else list(tokens)
+        which = "null, as of the prompt" if life.simulated else "ids, as of the prompt"
+        self._check((tokens is None) == life.simulated, "output.tokens", given, which)
+        if tokens is not None:
             self._check(len(tokens) == count, "output.tokens", list(tokens), f"{count}, as its count says")
         row.emitted = True
         life.outputs = right

@@ -1,0 +1,218 @@
+"""What a log has told so far of requests, steps and slots, and how it is said that an event cannot follow from it.
+
+Some events a log may leave out altogether (``docs/events.md``). What needs them is asked from the first of them on,
+and of all that came before it too; :attr:`Heard.unasked` says what was never asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sim.events import NULL, Group, Observer
+
+WITHOUT = {
+    "step": "order and times of steps (no step is told)",
+    "allocate": "slots that were handed out (no allocate of a recurrent group is told)",
+    "restore": "hits against what is published, I5 (no restore is told)",
+    "release": "who uses which slot, I8 and I16 (no release is told)",
+}
+"""Events that a log may lack, and what is not asked then."""
+
+
+KINDS = ("full-attention", "recurrent")
+MODES = ("align", "all")
+STATES = {"waiting": "waits", "running": "runs", "gone": "has ended"}
+"""Where a request is, in words."""
+ANY = tuple(STATES)
+"""Also one that has ended: steps in flight may tell of it."""
+
+
+class Impossible(ValueError):
+    """An event that cannot follow from those before it."""
+
+    def __init__(self, text: str, line: int) -> None:
+        super().__init__(text)
+        self.line = line
+
+
+@dataclass(slots=True)
+class Row:
+    """A chunk, until its step is over."""
+
+    start: int
+    end: int
+    drafts: int
+    """Those that verification judges."""
+    run: int
+    """Of these the ones that the kernel consumes too."""
+    steps: int
+    era: int
+    emits: bool
+    """Whether it reaches the last token that is known."""
+    most: int
+    """Output tokens that may come of it."""
+    left: set[int]
+    """Groups in which it has not been told yet."""
+    accepted: int | None = None
+    emitted: bool = False
+
+
+@dataclass(slots=True)
+class Life:
+    """A request, from its arrival on."""
+
+    prompt: int
+    max_tokens: int
+    simulated: bool
+    """Whether its tokens follow from its index, so that it ends after ``max_tokens`` and not before."""
+    outputs: int = 0
+    state: str = "waiting"
+    era: int = 0
+    """Grows whenever it stops running: rows of an earlier one may still be told, and nothing need come of them."""
+    admitted: bool = False
+    covered: int = -1
+    """The last step in which a chunk of it is known."""
+    hit: bool = False
+    """Whether it was admitted with tokens that it need not compute."""
+    restores: bool = False
+    """Whether a hit of the pool alone is what it was admitted with."""
+    starts: set[int] = field(default_factory=set)
+    """Recurrent groups of which the state that it starts from may still be told."""
+    copies: set[tuple[int, int]] = field(default_factory=set)
+    """(group, slot) of copies that were made for it."""
+    released: set[tuple[int, int]] = field(default_factory=set)
+    """(group, slot) of what it let go of."""
+    sources: dict[int, int] = field(default_factory=dict)
+    """By recurrent group: the slot from which it is to start, until it has read that."""
+    tables: dict[int, dict[int, int]] = field(default_factory=dict)
+    """By recurrent group: the slots of its columns."""
+
+    @property
+    def known(self) -> int:
+        return self.prompt + self.outputs
+
+    def leave(self, state: str) -> None:
+        """It stops running, and lets go of everything."""
+        self.state, self.hit = state, False
+        self.era += 1
+        self.starts.clear()
+        self.copies.clear()
+        self.released.clear()
+        self.sources.clear()
+        self.tables.clear()
+
+
+class Heard(Observer):
+    """One run of a log, as far as it has been told, and the questions that all events are asked."""
+
+    def __init__(self) -> None:
+        self.line = 0
+        """Of the event that is told; set by who reads the log."""
+        self.groups: tuple[Group, ...] = ()
+        self.recurrent: list[int] = []
+        self.num_drafts = 0
+        self.num_blocks: int | None = None
+        """Of the pool, where the log says so."""
+        self.depth = 1
+        """Steps in flight, the one that is decided among them."""
+        self.cap = 0
+        """Tokens that a step may have."""
+        self._lives: dict[str, Life] = {}
+        self._indices: set[int] = set()
+        self._told: dict[str, None] = {}
+        """Of the events that a log may lack those that it has."""
+        self._lacking: dict[str, Impossible] = {}
+        """By such an event: the first that would have needed it."""
+        self._step = -1
+        self._open = False
+        """Whether a step has begun and not ended."""
+        self._runs = -1
+        """The step of which events tell what was launched."""
+        self._launched = -1
+        self._time = 0
+        self._arrived = 0
+        self._budget: int | None = None
+        self._batches: dict[int, dict[str, Row]] = {}
+        """By step: the rows that were decided and are not over."""
+        self._quiet: dict[str, Row] = {}
+        """Runs of decode steps that are being told."""
+        self._claims: dict[tuple[int, int], dict[bytes, int]] = {}
+        """(group, slot) -> hashes, with their offsets."""
+        self._hashes: dict[tuple[int, bytes], dict[int, int]] = {}
+        """(group, hash) -> slots, with their offsets."""
+        self._known: set[int] = set()
+        """Slots that were handed out, loaded or copied to."""
+        self._unplaced: dict[int, tuple[int, int, Impossible]] = {}
+        """Claimed slots that a copy of that step, or a load, has yet to put into that column."""
+        self._copied: set[tuple[object, ...]] = set()
+        """Copies of this step."""
+        self._stored: dict[tuple[int, str], int] = {}
+        self._never = ""
+        """A request that was refused for good, until it is taken away."""
+        self._ended = False
+
+    @property
+    def unasked(self) -> tuple[str, ...]:
+        """What was not asked, since this run never tells it."""
+        return tuple(text for kind, text in WITHOUT.items() if kind in self._lacking)
+
+    # How it is said.
+
+    def _impossible(self, key: str, found: object, allowed: str) -> Impossible:
+        return Impossible(f"{key}: found {found!r}, allowed is {allowed}", self.line)
+
+    def _check(self, right: bool, key: str, found: object, allowed: str) -> None:
+        if not right:
+            raise self._impossible(key, found, allowed)
+
+    def _tells(self, kind: str) -> None:
+        """The log has such events."""
+        if kind not in self._told:
+            self._told[kind] = None
+            if kind in self._lacking:
+                raise self._lacking[kind]
+
+    def _lacks(self, kind: str, key: str, found: object, allowed: str) -> None:
+        """An event would have needed one that was not told: impossible in a log that has such."""
+        error = self._impossible(key, found, f"{allowed} ({kind} tells)")
+        if kind in self._told:
+            raise error
+        self._lacking.setdefault(kind, error)
+
+    # Names that an event gives.
+
+    def _life(self, kind: str, request: str, *states: str) -> Life:
+        """The request, in one of these states (by default not gone)."""
+        life = self._lives.get(request)
+        if life is None:
+            raise self._impossible(f"{kind}.request", request, "one that arrived")
+        allowed = states or ("waiting", "running")
+        if life.state not in allowed:
+            text = "one that " + " or ".join(STATES[state] for state in allowed)
+            raise self._impossible(f"{kind}.request", f"{request}, which {STATES[life.state]}", text)
+        return life
+
+    def _within(self, kind: str) -> None:
+        """Something that only happens in a step."""
+        if self._ended:
+            raise Impossible(f"{kind}: after end, allowed is another run", self.line)
+        if not self._open:
+            self._lacks("step", f"{kind}: before a step began or after its commit; step", None, "one that is open")
+
+    def _group(self, kind: str, group: int, recurrent: bool | None = True) -> Group:
+        what = {True: "a recurrent group", False: "an attention group", None: "a group"}[recurrent]
+        allowed = [i for i, g in enumerate(self.groups) if recurrent is None or g.recurrent == recurrent]
+        if group not in allowed:
+            raise self._impossible(f"{kind}.group", group, f"{what}: {', '.join(map(str, allowed)) or 'there is none'}")
+        return self.groups[group]
+
+    def _slot(self, key: str, slot: int, least: int = 1) -> None:
+        """A block of the pool: 0 is the null block, -1 none."""
+        if slot < least or (self.num_blocks is not None and slot >= self.num_blocks):
+            top = "" if self.num_blocks is None else f" to {self.num_blocks - 1}"
+            raise self._impossible(key, slot, f"{least}{top or ' or more'}")
+
+    def _handed(self, key: str, slot: int) -> None:
+        """A slot that somebody was given."""
+        if slot > NULL and slot not in self._known:
+            self._lacks("allocate", key, slot, "a slot that was handed out")

@@ -1,0 +1,335 @@
+"""What a log cannot say: every field of every event is held against what went before."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sim.adapters.coherence import Coherence
+from sim.errors import InputError
+from sim.events import EVENTS, SCHEMA, Group, Observer
+from sim.report.json import to_json
+from sim.scenario import load, runs
+from sim.simulate import audit, simulate
+
+ROOT = Path(__file__).resolve().parents[3]
+DEPLOYMENT = (ROOT / "docs" / "examples" / "deployment.jsonl").read_text().splitlines()
+
+
+def heard(folder: Path, lines: list[str]) -> str:
+    """All that an audit says of a log, times apart; or that it refuses it."""
+    path = folder / "run.jsonl"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    try:
+        result = audit(path)
+    except InputError as error:
+        assert str(error).startswith(f"{path}:")
+        return "refused"
+    tree = to_json(result)
+    for variant in tree["variants"].values():
+        del variant["ttft_us"]
+    return json.dumps(tree)
+
+
+def edited(line: int, **values: Any) -> list[str]:
+    """The deployment's log with fields of a line (from 1) changed."""
+    event = json.loads(DEPLOYMENT[line - 1]) | values
+    return [*DEPLOYMENT[: line - 1], json.dumps(event), *DEPLOYMENT[line:]]
+
+
+def said(folder: Path, lines: list[str]) -> str:
+    """Why a log is refused: the line and what follows it."""
+    path = folder / "run.jsonl"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        audit(path)
+    assert str(caught.value).startswith(f"{path}:")
+    return str(caught.value).removeprefix(f"{path}:")
+
+
+# One field changed.
+
+WITHOUT_EVIDENCE = {
+    ("run", "groups"): "a name, a drafter's drop and the interval of tokens that a window has are taken as told",
+    ("run", "num_speculative_tokens"): "more drafts than anybody makes",
+    ("run", "options"): "a limit that nothing comes near",
+    ("arrive", "index"): "only the order counts",
+    ("arrive", "time_us"): "a time; it only has to come before its step",
+    ("arrive", "tokens"): "tokens behind the last state that anybody claims or reads",
+    ("arrive", "max_tokens"): "a limit; a real request may end before it",
+    ("step", "time_us"): "a time; it only has to grow",
+    ("step", "budget"): "a limit that nothing comes near",
+    ("commit", "time_us"): "a time; it only has to grow",
+    ("end", "time_us"): "a time; it only has to grow",
+    ("claim", "hash"): "a name; nothing else is keyed by it",
+    ("chunk", "stop"): "a text; it is asked only of a chunk that ends off the grid",
+    ("advance", "read"): "another slot that holds the very state: the null block a zero state, or the source of a copy",
+    (
+        "advance",
+        "writes",
+    ): "a state that nobody claims or reads, into the null block or a slot that somebody had before",
+    ("copy", "conv_src"): "the convolution's window: followed with a family that has one, and digest has none",
+    ("restore", "group_hits"): "what the group itself had; asked of attention alone",
+    ("output", "tokens"): "tokens behind the last state that anybody claims or reads",
+}
+"""Of a field of an event: why a change may go unnoticed."""
+
+
+def changes(value: Any) -> Iterator[Any]:
+    """Other values of a field."""
+    if isinstance(value, bool):
+        yield not value
+    elif isinstance(value, int):
+        yield from (other for other in (value + 1, value - 1, 0, 77, 123_456) if other != value)
+    elif isinstance(value, str):
+        yield f"ff{value}"
+        if value:
+            yield ""
+    elif value is None:
+        yield from (7, [1])
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from ({**value, key: other} for other in changes(inner))
+            yield {other: kept for other, kept in value.items() if other != key}
+    else:
+        for i, inner in enumerate(value):
+            yield from ([*value[:i], other, *value[i + 1 :]] for other in changes(inner))
+            yield [*value[:i], *value[i + 1 :]]
+        yield [*value, value[-1] if value else 1]
+
+
+def test_a_changed_field_is_noticed_unless_it_carries_no_evidence(tmp_path: Path) -> None:
+    as_it_is = heard(tmp_path, DEPLOYMENT)
+    unnoticed, tried = set(), 0
+    for line, text in enumerate(DEPLOYMENT, 1):
+        event = json.loads(text)
+        for key, value in event.items():
+            for other in changes(value) if key != "event" else ():
+                tried += 1
+                if heard(tmp_path, edited(line, **{key: other})) == as_it_is:
+                    unnoticed.add((event["event"], key))
+    assert tried > 600
+    assert unnoticed == set(WITHOUT_EVIDENCE)
+
+
+@pytest.mark.parametrize(
+    ("line", "values", "text"),
+    [
+        (8, {"group": 77}, "8: advance.group: found 77, allowed is a recurrent group: 0"),
+        (8, {"end": 123_456}, "8: advance.end: found 123456, allowed is 4, where its chunk ends"),
+        (8, {"writes": [[999, 1]]}, "8: advance.writes: found 999, allowed is 1 to 4, within the chunk"),
+        (8, {"writes": [[4, 9]]}, "8: advance.writes: found 9, allowed is a slot that was handed out"),
+        (10, {"index": 0}, "10: step.index: found 0, allowed is more than that of the step before (0)"),
+        (12, {"end": 9}, "12: chunk.end: found 9, allowed is 5 to 6, as far as tokens are known"),
+        (17, {"request": "c"}, "17: finish.request: found 'c', allowed is one that arrived"),
+        (18, {"time_us": 1}, "18: commit.time_us: found 1, allowed is 900 or more"),
+        (6, {"slot": 2}, "9: claim.slot: found 2"),
+        (15, {"count": 2, "tokens": [77, 78]}, "15: output.count: found 2, allowed is 1 to 1"),
+        (16, {"slots": [2]}, "17: finish.request: found 'a', allowed is a release before of [1], group 0"),
+        (31, {"steps": 1}, "31: end.steps: found 1, allowed is more than the last step's index (2)"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_named_with_its_line(line: int, values: dict[str, Any], text: str, tmp_path: Path) -> None:
+    message = said(tmp_path, edited(line, **values))
+    # A claim may stand for a copy that is still to come, until its step is over.
+    assert message.startswith(text.replace("9: claim", "6: claim")), message
+
+
+def test_a_line_that_is_left_out_or_told_twice_is_noticed(tmp_path: Path) -> None:
+    as_it_is = heard(tmp_path, DEPLOYMENT)
+    dropped, doubled = [], []
+    for i, text in enumerate(DEPLOYMENT):
+        if heard(tmp_path, [*DEPLOYMENT[:i], *DEPLOYMENT[i + 1 :]]) == as_it_is:
+            dropped.append(json.loads(text)["event"])
+        if heard(tmp_path, [*DEPLOYMENT[:i], text, *DEPLOYMENT[i:]]) == as_it_is:
+            doubled.append(json.loads(text)["event"])
+    # A log that was cut off is a log.
+    assert (dropped, doubled) == (["end"], [])
+
+
+# What a run writes, whatever its rules.
+
+WRITTEN = [
+    "docs/examples/events.yaml",
+    "docs/examples/forgetful-worker.yaml",
+    "docs/examples/livelock.yaml",
+    "scenarios/field/aborted-writer.yaml",
+    "scenarios/field/copies-ahead-of-steps-in-flight.yaml",
+    "scenarios/field/external-tokens-inside-a-block.yaml",
+    "scenarios/field/freed-while-in-flight.yaml",
+    "scenarios/field/hit-on-a-moved-claim.yaml",
+    "scenarios/field/load-that-does-not-arrive.yaml",
+    "scenarios/field/look-ahead-into-a-stale-entry.yaml",
+    "scenarios/field/neither-least-nor-most.yaml",
+    "scenarios/field/null-block-as-a-slot.yaml",
+    "scenarios/field/padded-clipped.yaml",
+    "scenarios/field/reported-before-the-load-failed.yaml",
+    "scenarios/field/retirement-stops-at-a-gap.yaml",
+    "scenarios/seeds/s02-anatomy.yaml",
+    "scenarios/seeds/s03-resume-mid-block.yaml",
+    "scenarios/seeds/s17-offload-all-mode.yaml",
+    "scenarios/seeds/s21-offload-cost.yaml",
+]
+
+
+class Beside(Observer):
+    """Hands on what an engine says, as a log would read it."""
+
+
+def _hand_on(name: str) -> Any:
+    def tell(self: Any, *values: Any) -> None:
+        getattr(self.listener, name)(*(tuple(value) if isinstance(value, list) else value for value in values))
+
+    return tell
+
+
+for _name in EVENTS:
+    setattr(Beside, _name, _hand_on(_name))
+
+
+@pytest.mark.parametrize("file", WRITTEN, ids=lambda file: Path(file).stem)
+def test_a_run_tells_nothing_that_cannot_be(file: str) -> None:
+    for run in runs(load(ROOT / file)):
+        beside = Beside()
+        beside.listener = Coherence()
+        outcome = simulate(run, [beside])
+        assert beside.listener.unasked == ()
+        assert outcome.not_judged == 0
+
+
+# What a log may leave out.
+
+
+def without(*kinds: str) -> list[str]:
+    return [line for line in DEPLOYMENT if json.loads(line)["event"] not in kinds]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "not_asked"),
+    [
+        (("step",), ["order and times of steps"]),
+        (("allocate",), ["slots that were handed out"]),
+        (("restore",), ["hits against what is published, I5"]),
+        (("release",), ["who uses which slot, I8 and I16"]),
+        (("release", "restore"), ["hits against", "who uses which slot"]),
+        (("finish", "end"), []),
+        ((), []),
+    ],
+)
+def test_what_a_log_never_tells_is_not_asked_and_that_is_said(
+    kinds: tuple[str, ...], not_asked: list[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_text("\n".join(without(*kinds)) + "\n")
+    (outcome,) = audit(path).variants.values()
+    assert outcome.poisoned == 0 and not outcome.grave
+    assert len(outcome.not_asked) == len(not_asked)
+    assert all(text.startswith(start) for text, start in zip(outcome.not_asked, not_asked, strict=True))
+
+
+def test_what_it_tells_once_it_tells_always(tmp_path: Path) -> None:
+    first = next(i for i, line in enumerate(DEPLOYMENT) if '"event":"allocate"' in line)
+    message = said(tmp_path, [*DEPLOYMENT[:first], *DEPLOYMENT[first + 1 :]])
+    assert message.startswith("6: chunk.end: found 4, allowed is where group 0 has a block")
+
+
+# What was never heard is not judged.
+
+LATE = [
+    json.loads(line)
+    for line in """
+{"event":"arrive","request":"b","index":0,"time_us":0,"segments":[],"tokens":[1,2,3,4,5],"max_tokens":2}
+{"event":"step","index":90,"time_us":0,"budget":8}
+{"event":"unclaim","group":0,"slot":6,"hash":"66","why":"evict"}
+{"event":"allocate","request":"b","group":0,"column":1,"slots":[3]}
+{"event":"admit","request":"b","hit":4,"external":0,"resumed":false}
+{"event":"restore","request":"b","group":0,"slot":5,"column":0,"offset":4,"group_hits":[4]}
+{"event":"chunk","request":"b","start":4,"end":5,"drafts":0,"stop":"prompt-end","steps":0,"accepted":[]}
+{"event":"copy","request":"b","group":0,"kind":"pre","src":5,"dst":3,"conv_src":5,"shift":0}
+{"event":"advance","request":"b","group":0,"start":4,"end":5,"drafts":[],"read":3,"writes":[[5,3]],"steps":0}
+{"event":"claim","group":0,"slot":3,"request":"b","column":1,"offset":5,"hash":"b5"}
+{"event":"output","request":"b","count":1,"tokens":[9]}
+{"event":"commit","time_us":5}
+""".split()
+]
+"""A log that begins when the server has been running: the slot that is hit was written before."""
+
+
+def test_a_slot_whose_write_was_never_heard_is_not_judged(tmp_path: Path) -> None:
+    path = tmp_path / "late.jsonl"
+    path.write_text("\n".join([DEPLOYMENT[0], *map(json.dumps, LATE)]) + "\n")
+    result = audit(path)
+    (outcome,) = result.variants.values()
+    assert (outcome.poisoned, outcome.wrong_restores, outcome.findings) == (0, 0, ())
+    # The request's hit, and the claim of what it made of it.
+    assert outcome.not_judged == 2
+    assert to_json(result)["variants"]["our-server 1.2"]["not_judged"] == 2
+    assert result.unexpected == []
+
+
+def test_the_same_slot_is_judged_once_its_writes_are_told(tmp_path: Path) -> None:
+    """Negative control: handed out in this log, and nothing written."""
+    handed = {"event": "allocate", "request": "b", "group": 0, "column": 0, "slots": [5]}
+    path = tmp_path / "told.jsonl"
+    path.write_text("\n".join([DEPLOYMENT[0], *map(json.dumps, [*LATE[:2], handed, *LATE[3:]])]) + "\n")
+    (outcome,) = audit(path).variants.values()
+    assert outcome.not_judged == 0
+    assert {finding.invariant for finding in outcome.findings} >= {"I1", "I5", "I10"}
+
+
+# Free-form fields.
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"rules": {"modules": [0]}}, "run.options.rules: found {'modules': [0]}, allowed is an object with a text"),
+        ({"rules": []}, "run.options.rules: found [], allowed is an object"),
+        ({"variant": 3}, "run.options.variant: found 3, allowed is a text"),
+        ({"case": None}, "run.options.case: found None, allowed is a text"),
+        ({"scenario": ["x"]}, "run.options.scenario: found ['x'], allowed is a text"),
+        ({"clock": "hours"}, "run.options.clock: found 'hours', allowed is us or steps"),
+        ({"hash_unit": "4"}, "run.options.hash_unit: found '4', allowed is an integer of 1 or more"),
+        ({"max_concurrent_batches": 0}, "run.options.max_concurrent_batches: found 0"),
+        ({"prefix_cache_retention_interval": True}, "run.options.prefix_cache_retention_interval: found True"),
+    ],
+)
+def test_an_option_that_cannot_be_is_named(options: dict[str, Any], text: str, tmp_path: Path) -> None:
+    known = json.loads(DEPLOYMENT[0])["options"]
+    assert said(tmp_path, edited(1, options=known | options)).startswith(f"1: {text}")
+
+
+def test_an_option_that_nobody_reads_may_be_anything(tmp_path: Path) -> None:
+    known = json.loads(DEPLOYMENT[0])["options"]
+    assert heard(tmp_path, edited(1, options=known | {"more": [{"x": 1}]})) == heard(tmp_path, DEPLOYMENT)
+
+
+def test_two_runs_of_one_name_are_two_variants(tmp_path: Path) -> None:
+    """A server that was started again: neither verdict takes the other's place."""
+    wrong = edited(14, read=1, writes=[[6, 1]])
+    assert json.loads(wrong[13])["writes"] == [[6, 1]]
+    path = tmp_path / "twice.jsonl"
+    path.write_text("\n".join([*wrong, *DEPLOYMENT, *DEPLOYMENT]) + "\n")
+    result = audit(path)
+    assert list(result.variants) == ["our-server 1.2", "our-server 1.2 (run 2)", "our-server 1.2 (run 3)"]
+    assert [variant.poisoned for variant in result.variants.values()] == [1, 0, 0]
+    assert result.unexpected == ["our-server 1.2"]
+
+
+# Steps in flight and logs of nobody.
+
+
+def test_a_launch_is_of_a_step_that_was_decided() -> None:
+    coherence = Coherence()
+    options = {
+        "hash_unit": 4, "max_num_batched_tokens": 8, "long_prefill_token_threshold": 0, "enable_prefix_caching": True,
+        "max_concurrent_batches": 2,
+    }  # fmt: skip
+    coherence.run(SCHEMA, "hand", (Group("gdn", "recurrent", 4),), 0, options)
+    coherence.step(3, 0, 8)
+    with pytest.raises(ValueError, match=r"launch.index: found 4, allowed is a step after -1, up to 3"):
+        coherence.launch(4)
