@@ -24,7 +24,10 @@ STATES = Group("states", "recurrent", 64)
 PLAIN: dict[str, Any] = {"groups": (ATTENTION, STATES), "preset": "vllm-0.26.0"}
 # By the text's beginning: a configuration that is told so, and how the same is not.
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "without prefix caching": ({"enable_prefix_caching": False}, {"groups": (ATTENTION,), "enable_prefix_caching": False}),
+    "without prefix caching": (
+        {"enable_prefix_caching": False},
+        {"groups": (ATTENTION,), "enable_prefix_caching": False},
+    ),
     "a server of any release has one mamba_cache_mode": (
         {"groups": (STATES, Group("all", "recurrent", 64, mamba_cache_mode="all"))},
         {"groups": (STATES, Group("two", "recurrent", 64))},
@@ -70,6 +73,15 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "num_prefill_checkpoint_blocks": 1,
             "speculative": Speculative("ngram", 3),
         },
+    ),
+    "releases from vLLM 0.29 on stop": (
+        {
+            "groups": (ATTENTION,),
+            "preset": "vllm-0.29.0",
+            "long_prefill_token_threshold": 3,
+            "speculative": Speculative("mtp", 3),
+        },
+        {"preset": "vllm-0.29.0", "long_prefill_token_threshold": 3, "speculative": Speculative("mtp", 3)},
     ),
     "releases to vLLM 0.27 refuse slots": (
         {"max_num_batched_tokens": 64, "max_num_seqs": 32, "speculative": Speculative("ngram", 2, draft_slots=2)},
