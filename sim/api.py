@@ -12,9 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from warnings import warn
 
+from sim.errors import DepartureWarning
 from sim.result import Result
-from sim.scenario import Run, Scenario, load
+from sim.scenario import Run, Scenario, load, warned
 from sim.stats import paired, rates, wilson
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ def replay(
     Whether all came out well is ``result.ok``. A variant that could not be run (an engine that crashes, a rule that
     raises) is in ``result.not_run``, and the others have their outcomes; where none has, the error is raised.
 
+    Warns (:class:`sim.errors.DepartureWarning`) of options with which a preset is known not to decide as its release.
     Raises :class:`sim.errors.StateatError`: its message names the file, line and key.
     """
     from sim.adapters.vllm.fleet import Fleet
@@ -66,8 +69,11 @@ def replay(
     with Fleet(_several(engine), baseline=baseline or "") as fleet:
 
         def one(run: Run) -> Outcome:
+            make = fleet.maker(run)
+            for text in warned([run]) if make is None else ():
+                warn(text, DepartureWarning, stacklevel=2)
             heard = Columns() if record else None
-            outcome = simulate(run, [heard] if heard else [], make=fleet.maker(run))
+            outcome = simulate(run, [heard] if heard else [], make=make)
             if heard is not None:
                 columns[run.variant, run.case] = heard
             return outcome
@@ -116,6 +122,8 @@ def sweep(
     plan = read(source, _several(variants), None if yes else LIMIT, allow_code)
     if path is not None:
         check_out(path, plan.inputs)
+    for text in plan.warnings:
+        warn(text, DepartureWarning, stacklevel=2)
     return execute(plan, Pool(jobs, backend, address), path, restart)
 
 

@@ -194,12 +194,12 @@ def _raise_missing(result: Result) -> None:
 
 def _expected(scenario: Scenario, truth: Mapping[str, str], fleet: Fleet) -> Result:
     """A scenario's outcome, after what its release would say of its configuration."""
-    from sim.scenario import warnings
+    from sim.scenario import warned
     from sim.simulate import replay as run_all
     from sim.simulate import simulate
 
     not_compared(scenario, truth)
-    for text in dict.fromkeys(text for run in scenario.expanded for text in warnings(run)):
+    for text in warned(scenario.expanded):
         click.echo(f"warning: {text}", err=True)
     return run_all(
         scenario,

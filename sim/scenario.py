@@ -7,7 +7,7 @@ and lists replace; a map of another ``kind`` replaces too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from sim import scenario_checks, scenario_errors, trust
 from sim.brief import brief, few
+from sim.engine.departures import departures
 from sim.engine.options import Options
 from sim.engine.presets import table
 from sim.engine.support import lacks
@@ -210,7 +211,8 @@ def _overridden(run: Run, rules: Mapping[str, str], changes: Mapping[str, str]) 
 
 
 def warnings(run: Run) -> list[str]:
-    """What the preset's own release would refuse (it runs here nevertheless), and what is likely a slip."""
+    """What the preset's own release would refuse (it runs here nevertheless), or decide otherwise, and what is likely a
+    slip."""
     options = run.options
     texts = []
     state_block = options.state_block
@@ -224,10 +226,20 @@ def warnings(run: Run) -> list[str]:
             )
         if 0 < threshold < block:
             texts.append(f"vLLM 0.26.0 refuses a long_prefill_token_threshold ({threshold}) below a block ({block})")
+    texts += departures(options)
     trace = run.workload.trace
     if trace and trace.format != "jsonl" and trace.time_scale == 1 and options.clock == "steps":
         texts.append("the trace's microseconds become step numbers: set trace.time_scale (0.0001: steps of 10 ms)")
-    return [f"{run.variant}{f' / {run.case}' if run.case else ''}: {text}" for text in texts]
+    return texts
+
+
+def warned(runs: Iterable[Run]) -> list[str]:
+    """What is to be warned of in some runs, each once, with the variants (and cases) that it is true of."""
+    found: dict[str, list[str]] = {}
+    for run in runs:
+        for text in warnings(run):
+            found.setdefault(text, []).append(f"{run.variant}{f' / {run.case}' if run.case else ''}")
+    return [f"{', '.join(dict.fromkeys(names))}: {text}" for text, names in found.items()]
 
 
 def json_schema() -> dict[str, Any]:

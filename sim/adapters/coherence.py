@@ -16,7 +16,7 @@ from typing import Any
 from sim.adapters.heard import ANY, KINDS, MODES, Heard, Impossible, Life, Row
 from sim.adapters.log_options import faults
 from sim.events import NULL, CopyKind, Group, Refusal, Withdrawal
-from sim.tokens import Segments
+from sim.tokens import Segments, Spans
 
 
 class Coherence(Heard):
@@ -61,6 +61,7 @@ class Coherence(Heard):
         segments: Segments,
         tokens: tuple[int, ...] | None,
         max_tokens: int,
+        encoder: Spans = (),
     ) -> None:
         if self._ended:
             raise Impossible("arrive: after end, allowed is another run", self.line)
@@ -77,6 +78,11 @@ class Coherence(Heard):
         prompt = sum(length for _, length in segments) if tokens is None else len(tokens)
         self._check(prompt > 0, "arrive: tokens of the prompt", prompt, "1 or more")
         self._check(max_tokens >= 0, "arrive.max_tokens", max_tokens, "0 or more")
+        ends = [0, *(start + length for start, length in encoder)]
+        outside = next(
+            (span for span, end in zip(encoder, ends, strict=False) if not end <= span[0] < sum(span) <= prompt), None
+        )
+        self._check(outside is None, "arrive.encoder", outside, f"items that follow each other, within [0, {prompt})")
         self._indices.add(index)
         self._arrived = max(self._arrived, time_us)
         self._lives[request] = Life(prompt, max_tokens, tokens is None)

@@ -43,8 +43,9 @@ class KVCache:
         self.unit = self.geometry.hash_unit
         self.pool = BlockPool(options.num_blocks, len(options.groups))
         recurrent = frozenset(options.recurrent)
-        if rules.eviction.on:
+        if rules.eviction.deepest:
             self.pool.deepest = recurrent
+        self.pool.last = rules.eviction.uncached_last and not self.enabled
         self.pool.on_unclaim = lambda group, *rest: unclaim(group, *rest) if group in recurrent else None
         self.watermark_blocks = int(options.watermark * options.num_blocks)
         self.lookahead = options.speculative.lookahead_tokens
@@ -162,11 +163,6 @@ class KVCache:
         self._extend(request, slots, end)
         self.publishing.publish(request, end, total)
         return ""
-
-    def outgrows(self, request: Request) -> bool:
-        """Whether a request that holds nothing would need more at its end than the pool has, the null block apart."""
-        end = min(request.num_prompt + request.max_outputs, self.max_model_len) - 1
-        return self._needed(request, None, 0, end, end, commit=False) > self.pool.num_blocks - 1
 
     def grow(self, request: Request, new: int, unconfirmed: int = 0) -> bool:
         """Allocate for a running request; False if the pool cannot.

@@ -106,6 +106,9 @@ class Padding:
 
     drops_clipped: bool
     """Whether placeholders that the split clips are dropped (0.29)."""
+    waits: bool = True
+    """Whether one waits where max_model_len has no room for them, or (0.29) goes on unpadded, also where there is none
+    for the token that is sampled behind them."""
     alone: bool = False
     """Whether a request that continues is padded even if nothing runs beside it (0.32)."""
 
@@ -120,6 +123,16 @@ class LoadFailure:
     """Whether it takes the longest shorter prefix of which the tier has all groups, or computes it all (vLLM 50388)."""
     reports_first: bool = False
     """Whether the tokens that it skips are counted when the load is asked for, and not again when it has failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """Which free block is handed out next: the one freed first, of those that advertise nothing the one freed last."""
+
+    deepest: bool = False
+    """Whether that is, where it is a state, the one of its group that stands for most tokens."""
+    uncached_last: bool = False
+    """Whether without prefix caching it is the one freed first (vLLM 0.27)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +209,8 @@ class Rules:
     """What becomes of the steps in flight of a request that is taken away."""
     free: Free
     """When blocks that steps in flight may use go back to the pool."""
-    eviction: Flag
-    """Which free block is handed out next; on: where that is a state, the deepest one."""
+    eviction: Eviction
+    """Which free block is handed out next."""
 
 
 RULES: dict[str, dict[str, object]] = {
@@ -232,8 +245,8 @@ RULES: dict[str, dict[str, object]] = {
     "retire": RETIREMENTS,
     "padding": {
         "kept": Padding(drops_clipped=False),
-        "dropped": Padding(drops_clipped=True),
-        "dropped-and-alone": Padding(drops_clipped=True, alone=True),
+        "dropped": Padding(drops_clipped=True, waits=False),
+        "dropped-and-alone": Padding(drops_clipped=True, waits=False, alone=True),
     },
     "draft_slots": {"max-num-seqs": draft_slots_per_seq, "scheduled": draft_slots_per_scheduled},
     "modules": {"one": Flag(False), "one-a-draft": Flag(True)},
@@ -256,7 +269,11 @@ RULES: dict[str, dict[str, object]] = {
     "item_hash": {"last-if-late": Flag(False), "every": Flag(True)},
     "abort": ABORTS,
     "free": FREES,
-    "eviction": {"lru": Flag(False), "deepest-state-first": Flag(True)},
+    "eviction": {
+        "lru": Eviction(),
+        "lru-uncached-last": Eviction(uncached_last=True),
+        "deepest-state-first": Eviction(deepest=True),
+    },
 }
 
 assert tuple(RULES) == tuple(f.name for f in fields(Rules))

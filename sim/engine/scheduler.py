@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from sim.cache.groups import Full
 from sim.cache.manager import KVCache
 from sim.cache.pool import NULL
+from sim.engine.alone import outgrows
 from sim.engine.encoder import Encoder
 from sim.engine.inflight import Batch, Pipeline
 from sim.engine.options import Options
@@ -89,6 +90,8 @@ class Scheduler:
         self.preempted_in_vain = 0
         """Preemptions since some request last got further than it had ever been."""
         self._aborted: list[str] = []
+        self._outgrown: set[str] = set()
+        """Waiting requests that want more blocks than there are."""
         self._rejected: list[str] = []
         """Requests that were refused for good in this step."""
         self._reset_asked = False
@@ -104,6 +107,8 @@ class Scheduler:
         )
         self.waiting.append(request)
         self.cache.offload.on |= arrival.external > 0
+        if self.rules.admission.rejects and outgrows(self.options, self.rules, self.seed, arrival):
+            self._outgrown.add(request.id)
 
     def abort(self, name: str) -> bool:
         """Take a request away before the next step; False if it is not here (any more)."""
@@ -352,7 +357,8 @@ class Scheduler:
             count, stop = request.num_tokens - start, ""
             drafted = 0
             alone = self.rules.padding.alone and not prefills and start > 0
-            if self.num_drafts and count == 1 and (only_decodes or alone):
+            roomy = self.rules.padding.waits or start + count + self.num_drafts < self.options.max_model_len
+            if self.num_drafts and count == 1 and (only_decodes or alone) and roomy:
                 # Placeholders make it as wide as the rows beside it, so that a full CUDA graph fits.
                 drafted = self.num_drafts
                 count += drafted
@@ -430,10 +436,10 @@ class Scheduler:
             self.encoder.commit(request)
 
     def _never(self, request: Request) -> Refusal | None:
-        """Why a request can never be served, if it cannot: an item, or all of it at its end, is more than there is."""
+        """Why a request can never be served, if it cannot: an item, or what it wants alone, is more than there is."""
         if self.encoder.never(request):
             return Refusal.NEVER_ENCODER
-        return Refusal.NEVER_BLOCKS if self.cache.outgrows(request) else None
+        return Refusal.NEVER_BLOCKS if request.id in self._outgrown else None
 
     def _reject(self, request: Request, reason: Refusal) -> None:
         """Refuse for good a request that can never fit."""

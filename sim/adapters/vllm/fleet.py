@@ -169,8 +169,9 @@ class Fleet:
         with suppress(StateatError):
             version = self.says(each)
         preset = nearest(version)
-        if not version and each.label not in self._failed:
-            self._say(f"{each.label} does not say which release it comes from; taken for near to {preset}")
+        if preset != f"vllm-{version}" and each.label not in self._failed:
+            why = "has no preset" if version else "does not say which release it comes from"
+            self._say(f"{each.label} {why}: {preset} stands in where it is not asked (what a worker reads and writes)")
         return preset
 
     def _on(self, run: Run, spec: str) -> Run:

@@ -85,7 +85,8 @@ def test_what_is_published_is_all_that_a_hit_can_need(window: int, length: int, 
 
 
 def test_d11_a_mask_without_the_shift_leaves_nothing_to_hit_with_a_drop_and_all_without() -> None:
-    assert {mask: ran(mask, 8, 150, "mtp", 32).hits["r1"] for mask in MASKS} == {**dict.fromkeys(MASKS, 96), "unshifted": 0}
+    found = {mask: ran(mask, 8, 150, "mtp", 32).hits["r1"] for mask in MASKS}
+    assert found == {**dict.fromkeys(MASKS, 96), "unshifted": 0}
     assert [ran(mask, 8, 150, "ngram", 32).hits["r1"] for mask in MASKS] == [128] * len(MASKS)
 
 
@@ -94,7 +95,11 @@ def test_a_wide_window_publishes_all() -> None:
 
 
 @given(
-    size=st.integers(1, 8), window=st.integers(1, 60), drops=st.booleans(), segment=st.integers(1, 20), hit=st.integers(1, 9)
+    size=st.integers(1, 8),
+    window=st.integers(1, 60),
+    drops=st.booleans(),
+    segment=st.integers(1, 20),
+    hit=st.integers(1, 9),
 )
 def test_the_row_of_a_hit_is_what_lies_before_each_multiple(
     size: int, window: int, drops: bool, segment: int, hit: int
