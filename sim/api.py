@@ -12,9 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from warnings import warn
 
+from sim.errors import DepartureWarning
 from sim.result import Result
-from sim.scenario import Run, Scenario, load
+from sim.scenario import Run, Scenario, load, warnings
 from sim.stats import paired, rates, wilson
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ def replay(
     ``reference``, ``vllm``, ``vllm:RELEASE`` or ``vllm:FOLDER``, one or several. ``record=False`` saves the memory of
     the frames ``requests``, ``steps``, ``claims`` and ``chunks``.
 
+    Warns (:class:`sim.errors.DepartureWarning`) of options with which a preset is known not to decide as its release.
     Raises :class:`sim.errors.StateatError`: its message names the file, line and key.
     """
     from sim.adapters.vllm.fleet import Fleet
@@ -59,10 +62,13 @@ def replay(
     with Fleet(_several(engine)) as fleet:
 
         def one(run: Run) -> Outcome:
+            make = fleet.maker(run)
+            for text in warnings(run) if make is None else ():
+                warn(text, DepartureWarning, stacklevel=2)
             observers = [Columns()] if record else []
             for heard in observers:
                 columns[run.variant, run.case] = heard
-            return simulate(run, observers, make=fleet.maker(run))
+            return simulate(run, observers, make=make)
 
         result = run_all(
             scenario,
@@ -103,6 +109,8 @@ def sweep(
     plan = read(source, _several(variants), None if yes else LIMIT)
     if path is not None:
         check_out(path, plan.inputs)
+    for text in plan.warnings:
+        warn(text, DepartureWarning, stacklevel=2)
     return execute(plan, Pool(jobs, backend, address), path, restart)
 
 

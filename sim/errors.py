@@ -47,3 +47,7 @@ class Stopped(KeyboardInterrupt):
 def exit_code(interrupt: KeyboardInterrupt) -> int:
     """That of a process that a signal ended; of Ctrl-C 130."""
     return 128 + interrupt.number if isinstance(interrupt, Stopped) else 130
+
+
+class DepartureWarning(UserWarning):
+    """A preset is known not to decide as its release with an option that a scenario has; the message names the option."""

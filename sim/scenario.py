@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from sim import scenario_checks, scenario_errors
+from sim.engine.departures import departures
 from sim.engine.options import Options
 from sim.engine.presets import table
 from sim.engine.support import lacks
@@ -187,7 +188,8 @@ def _overridden(run: Run, rules: Mapping[str, str], changes: Mapping[str, str]) 
 
 
 def warnings(run: Run) -> list[str]:
-    """What the preset's own release would refuse (it runs here nevertheless), and what is likely a slip."""
+    """What the preset's own release would refuse (it runs here nevertheless), or decide otherwise, and what is likely a
+    slip."""
     options = run.options
     texts = []
     state_block = options.state_block
@@ -201,6 +203,7 @@ def warnings(run: Run) -> list[str]:
             )
         if 0 < threshold < block:
             texts.append(f"vLLM 0.26.0 refuses a long_prefill_token_threshold ({threshold}) below a block ({block})")
+    texts += departures(options)
     trace = run.workload.trace
     if trace and trace.format != "jsonl" and trace.time_scale == 1 and options.clock == "steps":
         texts.append("the trace's microseconds become step numbers: set trace.time_scale (0.0001: steps of 10 ms)")

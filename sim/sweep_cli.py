@@ -68,6 +68,8 @@ def sweep(
     click.echo(f"{plan.name}: {plan.runs:,} runs ({', '.join(parts)})", err=True)
     if out is None:
         click.echo("nothing is kept without --out", err=True)
+    for text in plan.warnings:
+        click.echo(f"warning: {text}", err=True)
     with RunProgress(plan.name) as progress:
         try:
             table = execute(plan, pool, out, restart, progress.told)

@@ -23,6 +23,7 @@ class KVCache:
 
     def __init__(self, options: Options, rules: Rules, claim: OnClaim, unclaim: OnUnclaim) -> None:
         self.options = options
+        self.num_groups = len(options.groups)
         self.rules = rules
         self.enabled = options.enable_prefix_caching
         guard = rules.drafter_guard
@@ -33,7 +34,7 @@ class KVCache:
         self.geometry = geometry(
             options,
             guard.lookup_drops(options),
-            guard.past_the_end,
+            guard.past_the_end and self.num_groups > 1,
             guard.scope(options.groups),
             guard.states,
             rules.fine_hits.on(options) and self.enabled,
@@ -41,10 +42,10 @@ class KVCache:
         self.unit = self.geometry.hash_unit
         self.pool = BlockPool(options.num_blocks, len(options.groups))
         recurrent = frozenset(options.recurrent)
-        if rules.eviction.on:
+        if rules.eviction.deepest:
             self.pool.deepest = recurrent
+        self.pool.last = rules.eviction.uncached_last and not self.enabled
         self.pool.on_unclaim = lambda group, *rest: unclaim(group, *rest) if group in recurrent else None
-        self.num_groups = len(options.groups)
         self.watermark_blocks = int(options.watermark * options.num_blocks)
         self.lookahead = options.speculative.lookahead_tokens
         self.max_model_len = options.max_model_len
@@ -161,11 +162,6 @@ class KVCache:
         self._extend(request, slots, end)
         self.publishing.publish(request, end, total)
         return ""
-
-    def outgrows(self, request: Request) -> bool:
-        """Whether a request that holds nothing would need more at its end than the pool has, the null block apart."""
-        end = min(request.num_prompt + request.max_outputs, self.max_model_len) - 1
-        return self._needed(request, None, 0, end, end, commit=False) > self.pool.num_blocks - 1
 
     def grow(self, request: Request, new: int, unconfirmed: int = 0) -> bool:
         """Allocate for a running request; False if the pool cannot.

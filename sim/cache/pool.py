@@ -36,6 +36,8 @@ class BlockPool:
         self.on_unclaim: OnUnclaim | None = None
         self.deepest: frozenset[int] = frozenset()
         """Groups of which the block that stands for most tokens goes first, instead of the least recently used."""
+        self.last = False
+        """Whether a block that advertises nothing is handed out again last, not first."""
         self.hidden: set[tuple[bytes, int]] = set()
         """(hash, block) of what is advertised to nobody yet."""
         self.fence: int | None = None
@@ -203,7 +205,7 @@ class BlockPool:
                 continue
             self.refs[block] -= 1
             if self.refs[block] == 0:
-                if self.primary[block] is None:
+                if self.primary[block] is None and not self.last:
                     unhashed.append(block)
                 else:
                     free[block] = None

@@ -166,9 +166,12 @@ class Publishing:
         return tokens if self.cache.geometry.fine else tokens // self.cache.scheduler_block * self.cache.scheduler_block
 
     def _publishable(self, group: int, block_size: int, known: int) -> int:
-        """Of ``known`` tokens those that a hit could reach; a drafter's group needs the block that it drops too."""
+        """Of ``known`` tokens those that a hit could reach; a drafter's group needs the block that it drops too.
+
+        What a drafter may write again counts where the last block counts: in such a group, and in one that is alone.
+        """
         aligned = self._align(known)
-        if not (self.cache.drops[group] and aligned):
+        if not aligned or not (self.cache.drops[group] or self.cache.num_groups == 1):
             return aligned
         final = max(known - self.rewritten, 0)
         return min(final, self._align(final) + block_size)

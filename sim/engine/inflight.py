@@ -59,12 +59,15 @@ class Free:
 
     waits: bool = True
     """Those of a request that ends or is preempted: once its steps have run (vLLM's deferred frees)."""
+    guards: bool = True
+    """Whether nobody is preempted whose blocks would have to wait: that frees nothing now (vLLM 0.30)."""
     confirmed: bool = True
     """Whether a state is retired by what has been computed, or by what steps in flight will have computed too."""
 
 
 FREES: dict[str, object] = {
     "when-run": Free(),
+    "when-run-unguarded": Free(guards=False),
     "at-once": Free(waits=False),
     "ahead": Free(confirmed=False),
 }

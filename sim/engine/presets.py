@@ -40,13 +40,18 @@ VLLM_0_26_0: dict[str, str] = {
     "whole_items": "not-here",
     "item_hash": "last-if-late",
     "abort": "runs-on",
-    "free": "when-run",
+    "free": "when-run-unguarded",
     "eviction": "lru",
 }
 
 # PR 51113: chunk ends keep to the grid up to prefill_end, and a mid-block start always stops at its block's end.
 # A connector is told of attention's own hit, if it brings more than that.
-VLLM_0_27_0: dict[str, str] = {**VLLM_0_26_0, "split": "prefill-end", "connector": "divergent"}
+VLLM_0_27_0: dict[str, str] = {
+    **VLLM_0_26_0,
+    "split": "prefill-end",
+    "connector": "divergent",
+    "eviction": "lru-uncached-last",
+}
 
 # A drafter's slots are charged for the requests that are scheduled; a request counts as started once it is. PR 51100:
 # what an offload tier may return is cut to the recurrent block in ``all`` mode too. PR 51603: the encoder's cap comes
@@ -59,6 +64,7 @@ VLLM_0_28_0: dict[str, str] = {
     "offload": "aligned-end",
     "connector": "exact-slot",
     "encoder": "after-split",
+    "eviction": "lru",
 }
 
 # Placeholders that the split clips are dropped; internal checkpoints; retention intervals; a module for each draft.
@@ -90,6 +96,7 @@ VLLM_0_32_0: dict[str, str] = {
     "padding": "dropped-and-alone",
     "threshold": "beside-others",
     "whole_items": "before",
+    "free": "when-run",
     "item_hash": "every",
 }
 

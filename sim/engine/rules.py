@@ -1,7 +1,7 @@
 """The rules: how a release does what its options say. A preset is a table of their values.
 
 A value is named, or given as ``module:Class`` (a plug-in: the class is called without arguments, and its instance
-takes the place of a named value). Rules with a single value are places where later releases differ.
+takes the place of a named value).
 """
 
 from __future__ import annotations
@@ -122,6 +122,16 @@ class LoadFailure:
 
 
 @dataclass(frozen=True, slots=True)
+class Eviction:
+    """Which free block is handed out next: the one freed first, of those that advertise nothing the one freed last."""
+
+    deepest: bool = False
+    """Whether that is, where it is a state, the one of its group that stands for most tokens."""
+    uncached_last: bool = False
+    """Whether without prefix caching it is the one freed first (vLLM 0.27)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Rules:
     """The rules in force."""
 
@@ -195,8 +205,8 @@ class Rules:
     """What becomes of the steps in flight of a request that is taken away."""
     free: Free
     """When blocks that steps in flight may use go back to the pool."""
-    eviction: Flag
-    """Which free block is handed out next; on: where that is a state, the deepest one."""
+    eviction: Eviction
+    """Which free block is handed out next."""
 
 
 RULES: dict[str, dict[str, object]] = {
@@ -255,7 +265,11 @@ RULES: dict[str, dict[str, object]] = {
     "item_hash": {"last-if-late": Flag(False), "every": Flag(True)},
     "abort": ABORTS,
     "free": FREES,
-    "eviction": {"lru": Flag(False), "deepest-state-first": Flag(True)},
+    "eviction": {
+        "lru": Eviction(),
+        "lru-uncached-last": Eviction(uncached_last=True),
+        "deepest-state-first": Eviction(deepest=True),
+    },
 }
 
 assert tuple(RULES) == tuple(f.name for f in fields(Rules))

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from sim.cache.groups import Full
 from sim.cache.manager import KVCache
 from sim.cache.pool import NULL
+from sim.engine.alone import outgrows
 from sim.engine.encoder import Encoder
 from sim.engine.inflight import Batch, Pipeline
 from sim.engine.options import Options
@@ -89,6 +90,8 @@ class Scheduler:
         self.preempted_in_vain = 0
         """Preemptions since some request last got further than it had ever been."""
         self._aborted: list[str] = []
+        self._outgrown: set[str] = set()
+        """Waiting requests that want more blocks than there are."""
         self._rejected: list[str] = []
         """Requests that were refused for good in this step."""
         self._reset_asked = False
@@ -104,6 +107,8 @@ class Scheduler:
         )
         self.waiting.append(request)
         self.cache.offload.on |= arrival.external > 0
+        if self.rules.admission.rejects and outgrows(self.options, self.rules, self.seed, arrival):
+            self._outgrown.add(request.id)
 
     def abort(self, name: str) -> bool:
         """Take a request away before the next step; False if it is not here (any more)."""
@@ -283,7 +288,7 @@ class Scheduler:
                     self._reject(request, "never_blocks")
                     return used, True
                 victim = self.running[-1]
-                if self._fenced(victim):
+                if self.rules.free.guards and self._fenced(victim):
                     # What it has would not be free yet.
                     return used, preempted
                 preempted = True
@@ -422,10 +427,10 @@ class Scheduler:
             self.encoder.commit(request)
 
     def _never(self, request: Request) -> str:
-        """Why a request can never be served, '' if it can: an item, or all of it at its end, is more than there is."""
+        """Why a request can never be served, '' if it can: an item, or what it wants alone, is more than there is."""
         if self.encoder.never(request):
             return "never_encoder"
-        return "never_blocks" if self.cache.outgrows(request) else ""
+        return "never_blocks" if request.id in self._outgrown else ""
 
     def _reject(self, request: Request, reason: str) -> None:
         """Refuse for good a request that can never fit."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 
 from sim.engine.options import Options
 from sim.report.text import one_line, plural
@@ -36,13 +37,31 @@ def head(options: Options, live: bool = False) -> list[str]:
         parts.append("prefix caching off")
     elif not live and (text := _minimum(options)):
         parts.append(text)
-    parts.append(f"a request pins {' + '.join(_pinned(options))}")
-    if options.attention:
-        room = options.num_blocks * min(options.groups[i].block_size for i in options.attention)
-        parts.append(
-            f"the pool of {plural(options.num_blocks, 'block')} has room for {plural(room, 'token')} of attention"
-        )
+    pinned = _pinned(options)
+    per_token = [g for g in options.groups if not (g.recurrent or g.sliding_window)]
+    said = [f"{most}{plural(count, 'block')} of {name}" for name, (most, count) in pinned.items()]
+    said += [f"1 per {plural(g.block_size, 'token')} of {g.name}" for g in per_token]
+    parts.append(f"a request pins {' + '.join(said)}")
+    if per_token:
+        pool = plural(options.num_blocks, "block")
+        parts.append(f"alone it has room for {plural(_room(options, pinned), 'token')} in the pool of {pool}")
     return parts
+
+
+def _room(options: Options, pinned: Mapping[str, tuple[str, int]]) -> int:
+    """Tokens of one request for which each group has its blocks, the null block apart."""
+    sizes, blocks = [], options.num_blocks - 1
+    for group in options.groups:
+        if group.recurrent and not group.aligned and options.scheduler_reserve_full_isl:
+            # It lets go of what lies behind it, but admission wants room for all of it.
+            sizes.append(group.block_size)
+            blocks -= options.speculative.num_speculative_tokens
+        elif group.name in pinned:
+            blocks -= pinned[group.name][1]
+        else:
+            sizes.append(group.block_size)
+    most = range(max(blocks, 0) * min(sizes) + 1)
+    return max(bisect_right(most, blocks, key=lambda tokens: sum(-(-tokens // size) for size in sizes)) - 1, 0)
 
 
 def grid(options: Options) -> int:
@@ -70,13 +89,19 @@ def _minimum(options: Options) -> str:
     return f"minimum cacheable prefix {found.tokens} tokens (alone, first repeat{gaps}{above})"
 
 
-def _pinned(options: Options) -> Iterator[str]:
-    for i in options.recurrent:
-        yield f"{2 + options.speculative.num_speculative_tokens} blocks of {options.groups[i].name}"
-    for i in options.attention:
-        group = options.groups[i]
-        if group.sliding_window:
-            most = -(-(group.sliding_window - 1 + options.max_num_batched_tokens) // group.block_size) + 1
-            yield f"up to {most} blocks of {group.name}"
-        else:
-            yield f"1 per {plural(group.block_size, 'token')} of {group.name}"
+def _pinned(options: Options) -> dict[str, tuple[str, int]]:
+    """By group what a request holds of it, where that is no block for each of its tokens: how many blocks, and a word
+    before the number where that is the most."""
+    drafts, step = options.speculative.num_speculative_tokens, options.max_num_batched_tokens
+    pinned: dict[str, tuple[str, int]] = {}
+    for group in options.groups:
+        if group.aligned:
+            pinned[group.name] = "", 2 + drafts + options.num_prefill_checkpoint_blocks
+        elif group.recurrent:
+            # A chunk has a column for each of its boundaries, and is behind the one that it starts from.
+            reach = min(step, options.max_model_len)
+            pinned[group.name] = "up to ", -(-reach // group.block_size) + 1 + drafts
+        elif group.sliding_window:
+            reach = min(group.sliding_window - 1 + step, options.max_model_len)
+            pinned[group.name] = "up to ", -(-reach // group.block_size) + 1
+    return pinned

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice, product
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from pydantic import ValidationError
 
 from sim import scenario_errors
 from sim.errors import InputError
-from sim.scenario import override_of
+from sim.scenario import override_of, warnings
 from sim.scenario_errors import choice
 from sim.scenario_yaml import INLINE, MAX_LISTED, Node, Problem, failure, found, of_plain, place, plain
 from sim.scenario_yaml import read as read_tree
@@ -58,8 +59,7 @@ def read(source: str | Path | Mapping[str, Any], variants: Sequence[str] = (), l
     default = own.value if own is not None and isinstance(own.value, int) else 0
     plan = Plan(shape.name, shape.title, base, axes, shape.sample is None, shape.seed_list(default), picks)
     check_size(plan, limit)
-    _try(plan)
-    return plan
+    return replace(plan, warnings=_try(plan))
 
 
 def _base(file: Path, root: Node) -> Base:
@@ -165,9 +165,10 @@ def _twice(values: Sequence[Node]) -> list[Problem]:
     return wrong
 
 
-def _try(plan: Plan) -> None:
-    """Refuse a value that the scenario refuses wherever it is tried. One that only does not go with some others makes
-    errors in the table."""
+def _try(plan: Plan) -> tuple[str, ...]:
+    """Refuse a value that the scenario refuses wherever it is tried; returns what is to be warned of. One that only does
+    not go with some others makes errors in the table."""
+    warned: dict[str, None] = {}
     proven: set[tuple[str, str]] = set()
     refused: dict[str, str] = {}
     """By what is wrong, told with the first point at which it is."""
@@ -186,12 +187,14 @@ def _try(plan: Plan) -> None:
                 except InputError as error:
                     first = first if first[0] else (str(error), _told(plan, str(error), values))
                 else:
+                    warned |= dict.fromkeys(warnings(run))
                     proven |= {(a.key, v.path) for a, v in zip(plan.axes, values, strict=True) if _reaches(a, pick)}
                     proven.add(("", ""))
         if place not in proven and first[0]:
             refused.setdefault(*first)
     if refused:
         raise InputError("\n".join(list(refused.values())[:MAX_LISTED]))
+    return tuple(warned)
 
 
 def _trials(plan: Plan) -> Iterator[tuple[str, str, Iterator[tuple[Node, ...]]]]:

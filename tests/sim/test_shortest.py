@@ -60,7 +60,7 @@ def configurations(draw: st.DrawFn) -> Options:
         partial_hits=draw(st.booleans()),
         max_num_batched_tokens=draw(st.sampled_from([200, 200, 40, 12]) | st.integers(recurrent, 4 * wide)),
         long_prefill_token_threshold=draw(st.just(0) | st.integers(wide, 2 * wide) | st.integers(recurrent, 4 * wide)),
-        prefix_cache_retention_interval=draw(st.sampled_from([None, None, 0, recurrent, 3 * recurrent])),
+        prefix_cache_retention_interval=draw(st.sampled_from([None, None, 0, recurrent, 3 * recurrent, 7 * recurrent])),
         num_prefill_checkpoint_blocks=draw(st.integers(0, 1)),
         shared_prefix_checkpoint=draw(st.booleans()),
         speculative=speculative,

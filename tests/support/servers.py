@@ -84,7 +84,8 @@ def servers(draw: st.DrawFn, preset: str) -> Server:
         long_prefill_token_threshold=draw(st.sampled_from([0, 0, 0, widest, widest // 2 + 1, 3 * widest])),
         enable_prefix_caching=draw(st.integers(0, 9)) > 0,
         partial_hits=draw(st.booleans()),
-        prefix_match_unit=draw(st.sampled_from([None, None, unit, max(unit // 2, 1)])),
+        # A group that is alone is hashed in its own blocks.
+        prefix_match_unit=draw(st.sampled_from([None, None, unit, max(unit // 2, 1)])) if len(groups) > 1 else None,
         watermark=draw(st.sampled_from([0.0, 0.0, 0.05, 0.2])),
         scheduler_reserve_full_isl=draw(st.booleans()),
         mamba_chunk_size=draw(st.sampled_from([0, 0, unit, 3])),
@@ -94,10 +95,11 @@ def servers(draw: st.DrawFn, preset: str) -> Server:
     )
     if states:
         options = replace(options, cache_config_block_size=draw(st.sampled_from([None, None, None, max(states), min(sizes)])))
-    if known["retention"] == "interval" and draw(st.booleans()):
+    if known["retention"] == "interval" and (states or any(g.sliding_window for g in groups)) and draw(st.booleans()):
         span = options.scheduler_block_size
         options = replace(options, prefix_cache_retention_interval=draw(st.sampled_from([0, span, 2 * span, 3 * span])))
-    if known["checkpoint"] != "none" and any(g.aligned for g in groups) and draw(st.booleans()):
+    caching = options.enable_prefix_caching
+    if known["checkpoint"] != "none" and caching and any(g.aligned for g in groups) and draw(st.booleans()):
         options = replace(
             options,
             num_prefill_checkpoint_blocks=1,

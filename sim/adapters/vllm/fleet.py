@@ -133,6 +133,11 @@ class Fleet:
         nearest = preset if preset in presets.PRESETS else next(reversed(presets.PRESETS))
         options = replace(run.options, preset=nearest, rules={})
         away = run.options.preset != preset
+        if nearest != preset:
+            text = f"{name} has no preset: {nearest} stands in for it where it cannot be asked (what a worker reads and writes)"
+            if text not in self._warned:
+                self._warned.add(text)
+                self._warn(text)
         expect: Mapping[str, Any] | None = CLEAN if away else run.expect
         compared = not run.options.rules
         if not compared:

@@ -75,6 +75,38 @@ def test_an_output_that_outgrows_the_pool_is_refused_at_once() -> None:
     assert outcome.chunks == 0
 
 
+@pytest.mark.parametrize("arrival", [Arrival("a", 0, 0, ((1, 1023),)), Arrival("a", 0, 0, ((1, 1000),), 24)])
+def test_who_is_refused_for_good_has_run_nothing(arrival: Arrival) -> None:
+    """68 blocks: 64 of attention at its end, and of the states a column before the running one and three behind it."""
+    groups = (Group("attention", "full-attention", 16), Group("gdn", "recurrent", 16))
+    told = Options(
+        groups,
+        "vllm-0.28.0",
+        {"admission": "reject"},
+        num_blocks=69,
+        max_num_batched_tokens=256,
+        max_model_len=1024,
+        speculative=Speculative("ngram", 3),
+        clock="steps",
+    )
+    outcome = drive(told, [arrival])
+    assert (outcome.rejected, outcome.chunks, outcome.steps) == (1, 0, 1)
+    enough = drive(replace(told, num_blocks=70), [arrival])
+    assert (enough.rejected, enough.finished) == (0, 1)
+
+
+@given(world=worlds(), blocks=st.integers(8, 60))
+def test_alone_a_request_ends_or_is_refused_before_it_runs(world: World, blocks: int) -> None:
+    waits = replace(world.options, num_blocks=blocks)
+    told = replace(waits, rules={"admission": "reject"})
+    for arrival in world.arrivals:
+        alone = [replace(arrival, after=None, time=0)]
+        with_rule, without = drive(told, alone), drive(waits, alone)
+        assert with_rule.finished or (with_rule.rejected, with_rule.chunks) == (1, 0) or with_rule.livelock
+        if with_rule.finished:
+            assert with_rule.digest == without.digest
+
+
 @given(world=worlds())
 def test_who_fits_is_never_refused_for_good(world: World) -> None:
     """In pools that hold each request alone nobody is: the decisions are the same with the rule and without."""

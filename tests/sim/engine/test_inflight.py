@@ -124,3 +124,34 @@ def test_what_a_dropped_step_was_to_make_true_is_withdrawn_where_that_is_the_rul
     assert kept == []
     assert {e[4] for e in withdrawn} == {"abort"}
     assert len(withdrawn) == 2
+
+
+@pytest.mark.parametrize(
+    ("preset", "rules", "steps", "preempted"),
+    [
+        # As the releases' own schedulers with two steps in flight and deferred frees: 8 of the 15 free nothing.
+        ("vllm-0.26.0", {}, 1269, 15),
+        ("vllm-0.29.0", {}, 1269, 15),
+        ("vllm-0.32.0", {}, 1267, 6),
+        ("vllm-0.33.0", {}, 1267, 6),
+        ("vllm-0.26.0", {"free": "at-once"}, 1268, 7),
+        ("vllm-0.33.0", {"free": "at-once"}, 1268, 7),
+    ],
+)
+def test_a_victim_whose_blocks_have_to_wait_is_preempted_in_vain_up_to_029(
+    preset: str, rules: dict[str, str], steps: int, preempted: int
+) -> None:
+    options = Options(
+        GROUPS[:1],
+        preset,
+        rules,
+        num_blocks=61,
+        max_num_batched_tokens=2048,
+        max_num_seqs=32,
+        max_concurrent_batches=2,
+        enable_prefix_caching=False,
+        clock="steps",
+    )
+    six = [Arrival(name, i, int(i > 1), ((i + 1, 100),), 300) for i, name in enumerate("abcdef")]
+    outcome = drive(options, six)
+    assert (outcome.steps, outcome.preempted) == (steps, preempted)

@@ -5,10 +5,14 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sim.engine.options import Options, Speculative
 from sim.events import Group
 from sim.report.banner import banner, folded, head
+from sim.simulate import drive
+from sim.workload import Arrival
 
 
 def text(options: Options, live: bool = False) -> str:
@@ -21,7 +25,7 @@ def test_the_head_is_one_line_with_grid_unit_prefix_and_pins(told: SimpleNamespa
         "old gate (prefill-end): grid 1600 · hash unit 16 · "
         "minimum cacheable prefix 3200 tokens (alone, first repeat) · "
         "a request pins 5 blocks of gdn + 1 per 16 tokens of attention · "
-        "the pool of 10,000 blocks has room for 160,000 tokens of attention"
+        "alone it has room for 159,904 tokens in the pool of 10,000 blocks"
     )
 
 
@@ -77,7 +81,74 @@ def test_a_terminal_gets_lines_that_fit_and_a_pipe_one(told: SimpleNamespace) ->
     assert folded("v: ", ["one", "two"], 1) == "v: one\n  two"
 
 
+def room(options: Options) -> int:
+    return int(text(options).split("alone it has room for ")[1].split()[0].replace(",", ""))
+
+
+def ends(options: Options, prompt: int) -> bool:
+    """Whether a prompt of so many tokens, alone, comes to its end."""
+    return drive(options, [Arrival("a", 0, 0, ((1, prompt),))]).finished == 1
+
+
+@given(
+    sizes=st.lists(st.sampled_from([2, 4, 8, 32]), min_size=1, max_size=3),
+    state=st.sampled_from([None, "align", "all"]),
+    window=st.sampled_from([None, 2, 9, 40]),
+    scratch=st.booleans(),
+    drafts=st.integers(0, 3),
+    blocks=st.integers(60, 200),
+    budget=st.sampled_from([16, 40, 100]),
+    preset=st.sampled_from(["vllm-0.26.0", "vllm-0.29.0"]),
+)
+@settings(max_examples=40)
+def test_what_a_request_has_room_for_runs_and_no_prompt_runs_that_all_blocks_together_could_not_hold(
+    sizes: list[int],
+    state: str | None,
+    window: int | None,
+    scratch: bool,
+    drafts: int,
+    blocks: int,
+    budget: int,
+    preset: str,
+) -> None:
+    groups = [Group(f"attention {i}", "full-attention", size) for i, size in enumerate(sizes)]
+    if state:
+        groups.append(Group("states", "recurrent", 8, mamba_cache_mode=state))
+    if window:
+        groups.append(Group("window", "full-attention", 4, sliding_window=window))
+    if scratch:
+        groups.append(Group("scratch", "full-attention", 4, prefix_cacheable=False))
+    options = Options(
+        tuple(groups),
+        preset,
+        num_blocks=blocks,
+        max_num_batched_tokens=budget,
+        speculative=Speculative("mtp" if drafts else "ngram", drafts),
+        partial_hits=False,
+        clock="steps",
+    )
+    fits = room(options) - options.speculative.lookahead_tokens
+    assert fits < 2 or ends(options, fits)
+    full = [g.block_size for g in groups if not (g.recurrent or g.sliding_window)]
+    never = next(n for n in range(blocks * min(full) + 1) if sum(-(-n // size) for size in full) >= blocks)
+    assert fits < never and not ends(options, never)
+
+
+def test_a_window_kept_in_small_blocks_does_not_bound_what_full_attention_holds() -> None:
+    groups = (
+        Group("attention", "full-attention", 640),
+        Group("window", "full-attention", 4, sliding_window=8),
+    )
+    options = Options(groups, "vllm-0.26.0", num_blocks=2232)
+    assert "up to 2,051 blocks of window + 1 per 640 tokens of attention" in text(options)
+    assert room(options) == (2231 - 2051) * 640 and ends(options, 60_000)
+
+
+def test_a_window_alone_has_no_end_of_its_own() -> None:
+    assert "has room" not in text(Options((Group("window", "full-attention", 4, sliding_window=8),)))
+
+
 def test_a_number_of_one_is_no_plural_and_a_name_stays_one_line() -> None:
-    said = banner("a\nb", Options((Group("attention", "full-attention", 1),), num_blocks=1), False, None)
+    said = banner("a\nb", Options((Group("attention", "full-attention", 1),), num_blocks=2), False, None)
     assert said.startswith("a b (")
-    assert "1 per 1 token of attention · the pool of 1 block has room for 1 token of attention" in said
+    assert "1 per 1 token of attention · alone it has room for 1 token in the pool of 2 blocks" in said

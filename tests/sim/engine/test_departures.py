@@ -1,0 +1,143 @@
+"""What a preset is known to decide otherwise than its release is told once, by the option that does it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import small_sweep
+import yaml
+from click.testing import CliRunner
+
+import sim
+from sim.cli import main
+from sim.engine.departures import DEPARTURES, departures
+from sim.engine.options import Offload, Options, Speculative
+from sim.errors import DepartureWarning
+from sim.events import Group
+
+ATTENTION = Group("attention", "full-attention", 16)
+STATES = Group("states", "recurrent", 64)
+PLAIN: dict[str, Any] = {"groups": (ATTENTION, STATES), "preset": "vllm-0.26.0"}
+# By the text's beginning: a configuration that is told so, and how the same is not.
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "without prefix caching": ({"enable_prefix_caching": False}, {"groups": (ATTENTION,), "enable_prefix_caching": False}),
+    "a server of any release has one mamba_cache_mode": (
+        {"groups": (STATES, Group("all", "recurrent", 64, mamba_cache_mode="all"))},
+        {"groups": (STATES, Group("two", "recurrent", 64))},
+    ),
+    "any release stops with an assertion": (
+        {"groups": (STATES,), "prefix_match_unit": 16},
+        {"groups": (STATES,), "prefix_match_unit": 64},
+    ),
+    "releases to vLLM 0.28 stop with an assertion where all groups": (
+        {"groups": (STATES, Group("two", "recurrent", 64))},
+        {"groups": (STATES, Group("two", "recurrent", 64)), "preset": "vllm-0.29.0"},
+    ),
+    "releases to vLLM 0.27 stop": (
+        {"groups": (ATTENTION, STATES, Group("window", "full-attention", 64, sliding_window=9))},
+        {"groups": (ATTENTION, STATES, Group("window", "full-attention", 16, sliding_window=9))},
+    ),
+    "with attention blocks of several sizes": (
+        {"groups": (ATTENTION, STATES, Group("draft", "full-attention", 32))},
+        {"groups": (ATTENTION, STATES, Group("draft", "full-attention", 32)), "preset": "vllm-0.29.0"},
+    ),
+    "releases refuse a drafter of several modules": (
+        {
+            "groups": (Group("states", "recurrent", 4),),
+            "preset": "vllm-0.29.0",
+            "speculative": Speculative("mtp", 5, multi_module=True),
+        },
+        {
+            "groups": (Group("states", "recurrent", 4),),
+            "preset": "vllm-0.29.0",
+            "speculative": Speculative("mtp", 4, multi_module=True),
+        },
+    ),
+    "releases from vLLM 0.30 on stop": (
+        {
+            "groups": (Group("states", "recurrent", 4),),
+            "preset": "vllm-0.32.0",
+            "num_prefill_checkpoint_blocks": 1,
+            "speculative": Speculative("ngram", 4),
+        },
+        {
+            "groups": (Group("states", "recurrent", 4),),
+            "preset": "vllm-0.32.0",
+            "num_prefill_checkpoint_blocks": 1,
+            "speculative": Speculative("ngram", 3),
+        },
+    ),
+    "releases to vLLM 0.27 refuse slots": (
+        {"max_num_batched_tokens": 64, "max_num_seqs": 32, "speculative": Speculative("ngram", 2, draft_slots=2)},
+        {"max_num_batched_tokens": 65, "max_num_seqs": 32, "speculative": Speculative("ngram", 2, draft_slots=2)},
+    ),
+    "a release loads and stores beside its steps": ({"offload": Offload(8)}, {}),
+}
+
+
+def told(**changes: Any) -> list[str]:
+    return departures(Options(**{**PLAIN, **changes}))
+
+
+def test_a_plain_hybrid_departs_from_no_release() -> None:
+    assert [told(preset=preset) for preset in ("vllm-0.26.0", "vllm-0.29.0", "vllm-0.33.0")] == [[], [], []]
+    assert len(CASES) == len(DEPARTURES)
+
+
+@pytest.mark.parametrize(("departure", "text"), list(zip(DEPARTURES, CASES, strict=True)), ids=list(CASES))
+def test_each_is_told_by_its_option_where_it_is_and_nowhere_else(departure: Any, text: str) -> None:
+    with_it, without = CASES[text]
+    assert departure.text.startswith(text)
+    assert f"engine.{departure.option}: {departure.text}" in told(**with_it)
+    assert not any(departure.text in said for said in told(**without))
+
+
+SCENARIO: dict[str, Any] = {
+    "schema": "stateat/1",
+    "name": "departs",
+    "engine": {
+        "enable_prefix_caching": False,
+        "clock": "steps",
+        "groups": [{"name": "states", "kind": "recurrent", "block_size": 16}],
+    },
+    "workload": {"requests": [{"id": "a", "prompt": [[1, 40]]}]},
+    "expect": {"ends": {"a": [40]}},
+}
+TEXT = "engine.enable_prefix_caching: without prefix caching a server of any release"
+
+
+def scenario(folder: Path) -> list[str]:
+    file = folder / "departs.json"
+    file.write_text(json.dumps(SCENARIO))
+    file = file.rename(folder / "departs.yaml")
+    return [str(file)]
+
+
+def swept(folder: Path) -> list[str]:
+    file = folder / "sweep.yaml"
+    file.write_text(yaml.safe_dump(small_sweep.sweep(grid={"engine.enable_prefix_caching": [False]}, seeds="0:2")))
+    return [str(file)]
+
+
+@pytest.mark.parametrize(
+    ("command", "written"), [("check", scenario), ("replay", scenario), ("explain", scenario), ("sweep", swept)]
+)
+def test_each_command_tells_it_once_a_variant(
+    command: str, written: Callable[[Path], list[str]], tmp_path: Path
+) -> None:
+    result = CliRunner().invoke(main, [command, *written(tmp_path)])
+    assert "Traceback" not in result.output and result.exit_code in (0, 1), result.output
+    lines = [line for line in result.stderr.splitlines() if TEXT in line]
+    assert lines and len(lines) == len(set(lines)) and all(line.startswith("warning: ") for line in lines)
+    assert TEXT not in result.stdout
+
+
+def test_python_warns_too() -> None:
+    with pytest.warns(DepartureWarning, match=TEXT):
+        assert sim.replay(SCENARIO).variants
+    with pytest.warns(DepartureWarning, match=TEXT):
+        sim.sweep(small_sweep.sweep(grid={"engine.enable_prefix_caching": [False]}, seeds="0:1"))
