@@ -48,10 +48,11 @@ class Server:
         return {
             "livelock": outcome.livelock,
             **{name: getattr(decisions, name) for name in told},
-            "evicted": {
-                step: gone for step in range(outcome.steps + 1) if (gone := decisions.evictions(step))
+            "evicted": {step: gone for step in range(outcome.steps + 1) if (gone := decisions.evictions(step))},
+            **{
+                name: getattr(outcome, name)
+                for name in ("digest", "poisoned", "wrong_reads", "deferred", "free_blocks")
             },
-            **{name: getattr(outcome, name) for name in ("digest", "poisoned", "wrong_reads", "deferred", "free_blocks")},
         }
 
 
@@ -77,7 +78,9 @@ def servers(draw: st.DrawFn, preset: str) -> Server:
     options = Options(
         tuple(groups),
         preset=preset,
-        num_blocks=draw(st.sampled_from([max(least // 2, len(groups) + drafts + 1), least, least + 5, 2 * least, 8 * least])),
+        num_blocks=draw(
+            st.sampled_from([max(least // 2, len(groups) + drafts + 1), least, least + 5, 2 * least, 8 * least])
+        ),
         max_num_batched_tokens=draw(st.integers(max(states, default=widest) // 2 + drafts + 2, 6 * widest + 16)),
         max_num_seqs=draw(st.sampled_from([1, 2, 3, 6, 16])),
         max_model_len=draw(st.sampled_from([longest + 1, longest + drafts + 1, 4096])),
@@ -94,7 +97,9 @@ def servers(draw: st.DrawFn, preset: str) -> Server:
         clock="steps",
     )
     if states:
-        options = replace(options, cache_config_block_size=draw(st.sampled_from([None, None, None, max(states), min(sizes)])))
+        options = replace(
+            options, cache_config_block_size=draw(st.sampled_from([None, None, None, max(states), min(sizes)]))
+        )
     if known["retention"] == "interval" and (states or any(g.sliding_window for g in groups)) and draw(st.booleans()):
         span = options.scheduler_block_size
         options = replace(options, prefix_cache_retention_interval=draw(st.sampled_from([0, span, 2 * span, 3 * span])))
@@ -141,7 +146,11 @@ def _groups(draw: st.DrawFn, known: dict[str, str], unit: int, speculative: Spec
     wide = unit * draw(st.sampled_from([1, 1, 2, 4, 8]))
     groups: list[Group] = []
     for i in range(draw(st.sampled_from([0, 1, 1, 1, 1, 2]))):
-        size = draw(st.sampled_from([unit, unit, wide, 2 * unit])) if i else draw(st.sampled_from([unit, unit, unit, wide]))
+        size = (
+            draw(st.sampled_from([unit, unit, wide, 2 * unit]))
+            if i
+            else draw(st.sampled_from([unit, unit, unit, wide]))
+        )
         groups.append(Group(f"attention {i}", "full-attention", size, draw(flagged)))
     for i in range(draw(st.sampled_from([0, 0, 0, 1, 2]))):
         size, window = draw(st.sampled_from([unit, unit, wide])), draw(st.integers(2, 3 * wide))
@@ -182,7 +191,7 @@ GAPS = st.sampled_from([0, 0, 1, 2, 7, 30])
 
 
 def _with_items(draw: st.DrawFn, arrivals: Sequence[Arrival]) -> list[Arrival]:
-    """Spans that an encoder computes; the same text has the same ones, and all of each."""
+    """Spans that an encoder computes; the same text has the same ones, and all of each, or a request has its own."""
     texts: dict[int, list[tuple[int, int]]] = {}
     made = []
     for arrival in arrivals:
@@ -202,6 +211,13 @@ def _with_items(draw: st.DrawFn, arrivals: Sequence[Arrival]) -> list[Arrival]:
                 segments.append((seed, kept))
             before += kept
         segments = segments or [arrival.segments[0]]
+        if draw(st.booleans()):
+            length, at = sum(size for _, size in segments), 0
+            spans = []
+            for gap, size in draw(st.lists(st.tuples(GAPS, st.integers(1, 40)), max_size=5)):
+                if at + gap + size <= length:
+                    spans.append((at + gap, size))
+                    at += gap + size
         made.append(replace(arrival, segments=tuple(segments), encoder=tuple(spans)))
     return made
 

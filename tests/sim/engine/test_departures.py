@@ -24,7 +24,10 @@ STATES = Group("states", "recurrent", 64)
 PLAIN: dict[str, Any] = {"groups": (ATTENTION, STATES), "preset": "vllm-0.26.0"}
 # By the text's beginning: a configuration that is told so, and how the same is not.
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "without prefix caching": ({"enable_prefix_caching": False}, {"groups": (ATTENTION,), "enable_prefix_caching": False}),
+    "without prefix caching": (
+        {"enable_prefix_caching": False},
+        {"groups": (ATTENTION,), "enable_prefix_caching": False},
+    ),
     "a server of any release has one mamba_cache_mode": (
         {"groups": (STATES, Group("all", "recurrent", 64, mamba_cache_mode="all"))},
         {"groups": (STATES, Group("two", "recurrent", 64))},

@@ -9,7 +9,7 @@ import pytest
 
 from sim.cache.lookup import geometry
 from sim.engine.guard import GUARDS
-from sim.engine.options import LOOK_AHEAD_METHODS, Options, Speculative
+from sim.engine.options import LOOK_AHEAD_METHODS, Offload, Options, Speculative
 from sim.events import Group
 from sim.result import Outcome
 from sim.simulate import drive
@@ -107,3 +107,11 @@ def test_a_flagged_group_drops_in_0_32_whatever_the_option_says_and_so_does_what
     assert (new.drop(off), new.lookup_drops(off), new.replay_drops(off), new.marks(off)) == (False, False, False, True)
     for guard in (old, new):
         assert not (guard.lookup_drops(none) or guard.replay_drops(none) or guard.marks(none))
+
+
+def test_beside_a_tier_hashes_look_at_no_token_behind_their_block_and_a_drop_takes_their_place() -> None:
+    """vLLM 0.33: with a connector the hashes stay as they were (``VllmConfig.num_hash_lookahead_tokens``)."""
+    guard, how = GUARDS["look-ahead-hash"], options("mtp")
+    beside = replace(how, offload=Offload(blocks=8))
+    assert (guard.ahead(how), guard.drop(how)) == (1, False)
+    assert (guard.ahead(beside), guard.drop(beside)) == (0, True)
