@@ -113,6 +113,9 @@ def _end_with_parent(alive: int) -> None:
 def _watch(child: int, heard: int, page: mmap.mmap) -> NoReturn:
     """The parent: ends as its child did, or says that it went without a result."""
     asked = 0
+    for name in ("SIGTERM", "SIGHUP"):
+        if signal.getsignal(getattr(signal, name)) is signal.SIG_DFL:
+            signal.signal(getattr(signal, name), _stop)
     while True:
         try:
             mark, status = _result(child, heard)
@@ -143,6 +146,10 @@ def _called(page: mmap.mmap) -> str:
 def _say(text: str) -> None:
     with suppress(OSError):
         os.write(2, f"stateat: {one_line(text)}\n".encode(errors="backslashreplace"))
+
+
+def _stop(number: int, _frame: object) -> None:
+    raise Stopped(number)
 
 
 def _result(child: int, heard: int) -> tuple[bytes, int | None]:
