@@ -134,11 +134,18 @@ def number(answer: Any) -> int:
     return plain
 
 
-def numbers(answer: Any) -> list[int]:
+def count(answer: Any) -> int:
+    """The same of what is at least 0: tokens, columns, blocks."""
+    if (plain := number(answer)) < 0:
+        raise ValueError
+    return plain
+
+
+def counts(answer: Any) -> list[int]:
     """A plain list of them."""
     if not issubclass(type(answer), list):
         raise ValueError
-    return [number(item) for item in list.__iter__(answer)]
+    return [count(item) for item in list.__iter__(answer)]
 
 
 def told(error: BaseException) -> str:

@@ -58,6 +58,7 @@ RULE = ("--rule", "split=their_rule:Rule")
     [
         ("os._exit(0)", ("replay", "s.yaml", *RULE, "--json", "o.json")),
         ("os.execv(sys.executable, [sys.executable, '-c', ''])", ("replay", "s.yaml", *RULE, "--json", "o.json")),
+        ("threading.Thread(target=os._exit, args=(0,)).start(); time.sleep(9)", ("replay", "s.yaml", *RULE)),
         ("os._exit(0)", ("check", "s.yaml", "code.yaml", "--allow-code", "--junit", "o.xml")),
     ],
 )

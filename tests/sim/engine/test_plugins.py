@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sim.cli import main
-from sim.engine.plugins import number, numbers, shown
+from sim.engine.plugins import count, counts, number, shown
 
 SCENARIO = """\
 schema: stateat/1
@@ -28,7 +28,7 @@ workload:
     - {id: b, prompt: [[1, 200]], after: a}
 """
 HEAD = """\
-import os, random, signal, sys, threading, warnings
+import os, random, signal, sys
 import numpy as np
 class Odd:
     def __repr__(self): raise ValueError("no words")
@@ -108,7 +108,6 @@ def test_one_message_names_the_rule_and_the_request(here: Path, body: str, said:
         "sys.stdout = None; sys.stderr = 3; return asked[0].offered",
         "sys.path[:] = []; return asked[0].offered",
         "signal.signal(signal.SIGTERM, signal.SIG_IGN); return asked[0].offered",
-        "t = threading.Thread(target=sys.exit); t.start(); t.join(); return asked[0].offered",
     ],
 )
 def test_what_it_moves_of_the_process_is_put_back(here: Path, body: str) -> None:
@@ -177,11 +176,13 @@ def test_answers_become_plain_values() -> None:
     class Mine(int):
         pass
 
-    assert type(number(Mine(3))) is int and [type(n) for n in numbers([Mine(3)])] == [int]
+    assert type(number(Mine(3))) is int and [type(n) for n in counts([Mine(3)])] == [int]
     for wrong in (True, 1.0, "1", None, 2**63, [1]):
         with pytest.raises(ValueError):
             number(wrong)
-    for wrong in ((1,), [True], [None], 1):
+    for wrong in ((1,), [True], [None], [-1], 1):
         with pytest.raises(ValueError):
-            numbers(wrong)
+            counts(wrong)
+    with pytest.raises(ValueError):
+        count(-1)
     assert len(shown("x" * 1000)) == 200
