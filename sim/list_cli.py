@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
@@ -32,7 +33,7 @@ def list_scenarios(
     """The scenario files: title, source, classes of fault, variants, and what `stateat check` looks at.
 
     PATHS are files and folders (default: scenarios). Nothing is run; a file that `stateat check` would refuse is shown
-    as refused, and not counted.
+    as refused and not counted, and the exit code is 2.
 
     \b
     Examples:
@@ -62,6 +63,7 @@ def list_scenarios(
         write_text_or_stdout(Path("-"), to_markdown(found, paths[0]))
     else:
         print_catalog(found, console_on())
+    sys.exit(2 if any(entry.wrong for entry in found) else 0)
 
 
 @click.command()

@@ -48,6 +48,12 @@ def watched(arguments: Sequence[str]) -> Iterator[None]:
         if stream is not None:
             with suppress(OSError, ValueError):
                 stream.flush()
+    for number in (0, 1, 2):
+        # The pipes get no number of a standard stream that is closed.
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
     page = mmap.mmap(-1, _NAMED)
     heard, mark = os.pipe()
     alive, held = os.pipe()
@@ -64,11 +70,11 @@ def watched(arguments: Sequence[str]) -> Iterator[None]:
     own = os.getpid()
     try:
         yield
-    except SystemExit as end:
+    except (SystemExit, KeyboardInterrupt) as end:
+        code: object = exit_code(end) if isinstance(end, KeyboardInterrupt) else end.code
         # A process that the code forked has no result to tell.
         if os.getpid() == own:
-            code = end.code if isinstance(end.code, int) else int(end.code is not None)
-            os.write(mark, bytes([code & 0xFF]))
+            os.write(mark, bytes([(code if isinstance(code, int) else int(code is not None)) & 0xFF]))
         raise
     except Exception as error:
         rule = _called(page)
@@ -113,6 +119,9 @@ def _end_with_parent(alive: int) -> None:
 def _watch(child: int, heard: int, page: mmap.mmap) -> NoReturn:
     """The parent: ends as its child did, or says that it went without a result."""
     asked = 0
+    for name in ("SIGTERM", "SIGHUP"):
+        if signal.getsignal(getattr(signal, name)) is signal.SIG_DFL:
+            signal.signal(getattr(signal, name), _stop)
     while True:
         try:
             mark, status = _result(child, heard)
@@ -143,6 +152,10 @@ def _called(page: mmap.mmap) -> str:
 def _say(text: str) -> None:
     with suppress(OSError):
         os.write(2, f"stateat: {one_line(text)}\n".encode(errors="backslashreplace"))
+
+
+def _stop(number: int, _frame: object) -> None:
+    raise Stopped(number)
 
 
 def _result(child: int, heard: int) -> tuple[bytes, int | None]:

@@ -33,9 +33,9 @@ SHOWN = 200
 STREAMS = ("stdout", "stderr", "__stdout__", "__stderr__")
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
-_OURS = str(Path(__file__).resolve().parent.parent.parent / "{}") + os.sep
-_OWN = tuple(_OURS.format(package) for package in ("sim", "oracle", "kernels"))
-_LIBRARIES = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_OURS = tuple(f"{Path(__file__).resolve().parents[2] / name}{os.sep}" for name in ("sim", "oracle", "kernels"))
+_INSTALLED = tuple(sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib"))
+_PYTHONS = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib"))
 
 entered: list[Callable[[str], None]] = []
 """Whoever wants to know of each call which rule it is."""
@@ -134,11 +134,18 @@ def number(answer: Any) -> int:
     return plain
 
 
-def numbers(answer: Any) -> list[int]:
+def count(answer: Any) -> int:
+    """The same of what is at least 0: tokens, columns, blocks."""
+    if (plain := number(answer)) < 0:
+        raise ValueError
+    return plain
+
+
+def counts(answer: Any) -> list[int]:
     """A plain list of them."""
     if not issubclass(type(answer), list):
         raise ValueError
-    return [number(item) for item in list.__iter__(answer)]
+    return [count(item) for item in list.__iter__(answer)]
 
 
 def told(error: BaseException) -> str:
@@ -169,16 +176,18 @@ def _kind(thing: object) -> str:
 
 
 def _raised(error: BaseException) -> str:
-    """FILE:LINE of the innermost frame that is neither ours nor a library's; '' where there is none."""
+    """FILE:LINE of the innermost frame that is neither ours nor a library's, or else that of an installed package; ''
+    where there is neither."""
     if type(error) in (SyntaxError, IndentationError, TabError) and isinstance(error, SyntaxError):
         return f"{error.filename}:{error.lineno}"
     places, trace = [], error.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
-        if not file.startswith(("<frozen", *_OWN)):
-            places.append((file.startswith(_LIBRARIES), f"{file}:{trace.tb_lineno}"))
+        installed = file.startswith(_INSTALLED)
+        if installed or not file.startswith(("<frozen", *_OURS, *_PYTHONS)):
+            places.append((installed, f"{file}:{trace.tb_lineno}"))
         trace = trace.tb_next
-    own = [place for library, place in places if not library]
+    own = [place for installed, place in places if not installed]
     return own[-1] if own else places[-1][1] if places else ""
 
 

@@ -30,7 +30,7 @@ from sim.engine.inflight import ABORTS, FREES, Abort, Free
 from sim.engine.kernel import KERNELS, Kernel
 from sim.engine.memory import MEMORIES, Memory
 from sim.engine.options import INFILL_METHODS, Options
-from sim.engine.plugins import Read, load, number, numbers
+from sim.engine.plugins import Read, count, counts, load, number
 from sim.engine.proposals import PROPOSALS
 from sim.engine.seed import SEEDS, Seed, seed_state_block
 from sim.engine.split import SPLITS, Cut, Split
@@ -309,8 +309,8 @@ def _cut(answer: Any) -> int | Cut:
 def _hit(answer: Any) -> Hit:
     if not issubclass(type(answer), Hit):
         raise ValueError
-    blocks = [numbers(each) for each in answer.blocks]
-    return Hit(number(answer.tokens), blocks, number(answer.junction), numbers(answer.group_hits))
+    blocks = [counts(each) for each in answer.blocks]
+    return Hit(count(answer.tokens), blocks, count(answer.junction), counts(answer.group_hits))
 
 
 MAX_STOP = 80
@@ -321,8 +321,8 @@ ANSWERS: dict[str, tuple[Read, str]] = {
     "grid": (number, "a block size"),
     "seed": (number, "a column"),
     "lookup": (_hit, "a Hit"),
-    "retire": (numbers, "a list of columns"),
-    "draft_slots": (number, "a number of tokens"),
+    "retire": (counts, "a list of columns"),
+    "draft_slots": (count, "a number of tokens"),
 }
 """The rules that a user's code may stand in for, and what it may answer."""
 

@@ -1,65 +1,188 @@
-"""Every rule that takes a plug-in calls it as docs/rules.md says."""
+"""A user's code as a rule: whatever it does, one message names it with its own line, or the run is as without it."""
 
 from __future__ import annotations
 
-import re
+import json
+import os
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
-from sim.engine.options import Options, Speculative
-from sim.engine.rules import ANSWERS, RULES
-from sim.events import Group
-from sim.result import Outcome
-from sim.simulate import drive
-from sim.workload import Arrival
+from sim.cli import main
+from sim.engine.plugins import count, counts, number, shown
 
-DOCS = Path(__file__).resolve().parents[3] / "docs" / "rules.md"
-TOLD = dict(re.findall(r"^\| `(\w+)` \| `\(([\w, ]+)\)`", DOCS.read_text(), re.M))
-"""By rule: the arguments, as documented."""
-NAMED = {
-    "split": "prefill-end",
-    "grid": "cache-config",
-    "seed": "state-block",
-    "lookup": "intersection",
-    "retire": "walks-gaps",
-    "draft_slots": "scheduled",
-}
+SCENARIO = """\
+schema: stateat/1
+name: s
+engine:
+  groups:
+    - {name: attention, kind: full-attention, block_size: 16}
+    - {name: gdn, kind: recurrent, block_size: 64}
+workload:
+  requests:
+    - {id: a, prompt: [[1, 200]]}
+    - {id: b, prompt: [[1, 200]], after: a}
+"""
+HEAD = """\
+import os, random, signal, sys
+import numpy as np
+class Odd:
+    def __repr__(self): raise ValueError("no words")
+    __str__ = __repr__
+class Hidden:
+    @property
+    def __class__(self): raise SystemExit(0)
+class BadError(Exception):
+    def __str__(self): raise SystemExit(0)
+class HiddenError(Exception):
+    @property
+    def __class__(self): raise SystemExit(0)
+class BadInt(int):
+    def __eq__(self, other): raise GeneratorExit
+    __lt__ = __gt__ = __le__ = __ge__ = __add__ = __radd__ = __eq__
+    __hash__ = int.__hash__
+"""
+LINE = HEAD.count("\n") + 3
+"""Of a rule's body."""
 
 
-def ran(**rules: str) -> Outcome:
-    """Hits, states that are let go of, drafts with slots of their own."""
-    options = Options(
-        (Group("attention", "full-attention", 16), Group("gdn", "recurrent", 32)),
-        preset="vllm-0.32.0",
-        rules=rules,
-        max_num_batched_tokens=64,
-        speculative=Speculative("ngram", 2, (2, 0), draft_slots=1),
-        clock="steps",
-    )
-    return drive(options, [Arrival(f"r{i}", i, 9 * i, ((1, 200),), 40) for i in range(2)])
-
-
-def test_the_documented_rules_are_those_that_take_one() -> None:
-    callable_ones = {name for name, values in RULES.items() if all(map(callable, values.values()))}
-    assert set(TOLD) == set(ANSWERS) == set(NAMED) == callable_ones
-
-
-@pytest.mark.parametrize("form", ["class", "function"])
-@pytest.mark.parametrize("rule", NAMED)
-def test_a_plug_in_written_from_the_docs_is_called_so(
-    rule: str, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    arguments, module = TOLD[rule], f"written_{rule}_{form}"
-    body = f"    SEEN.append(({arguments},))\n    return NAMED({arguments})\n"
-    code = f"from sim.engine.rules import RULES\nSEEN = []\nNAMED = RULES[{rule!r}][{NAMED[rule]!r}]\n"
-    if form == "class":
-        code += f"class Written:\n  def __call__(self, {arguments}):\n{body}"
-    else:
-        code += f"def Written({arguments}):\n{body}"
-    (tmp_path / f"{module}.py").write_text(code)
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    (tmp_path / "s.yaml").write_text(SCENARIO)
+    monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    outcome = ran(**{rule: f"{module}:Written"})
-    seen = sys.modules.pop(module).SEEN
-    assert seen and outcome.digest == ran().digest and outcome.hit_tokens
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    yield tmp_path
+    sys.modules.pop("their_rule", None)
+
+
+def replay(here: Path, body: str, *more: str, rule: str = "split") -> Result:
+    (here / "their_rule.py").write_text(f"{HEAD}class Rule:\n    def __call__(self, *asked):\n        {body}\n")
+    return CliRunner().invoke(main, ["replay", "s.yaml", "--rule", f"{rule}=their_rule:Rule", *more])
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("raise BaseException('no')", "raised BaseException: no"),
+        ("raise GeneratorExit", "raised GeneratorExit"),
+        ("sys.exit(0)", "raised SystemExit: 0"),
+        ("raise StopIteration(3)", "raised StopIteration: 3"),
+        ("raise BadError", "raised BadError: (a BadError, whose str() raises SystemExit)"),
+        ("raise HiddenError('x')", "raised HiddenError: x"),
+        ("raise ValueError('x' * 10_000)", "raised ValueError: xxx"),
+        ("raise ValueError('\\x1b]0;title\\x07\\nok')", r"raised ValueError: \x1b]0;title\x07 ok"),
+        ("return self(*asked)", "raised RecursionError"),
+        ("return int('no')", "raised ValueError: invalid literal"),
+        ("import json; json.loads('{')", "raised JSONDecodeError"),
+        ("return 10**10_000", "gave a number of 33220 bits, allowed is a number of tokens, or a Cut"),
+        ("return float('nan')", "gave nan, allowed is a number of tokens"),
+        ("return np.int64(3)", "gave np.int64(3), allowed is a number of tokens"),
+        ("return Odd()", "gave (a Odd, whose repr() raises ValueError), allowed is"),
+        ("return Hidden()", "gave <their_rule.Hidden object"),
+        ("from sim.engine.split import Cut; return Cut(3, Odd())", "gave (a Cut, whose repr()"),
+        ("object.__setattr__(asked[0], 'offered', 10**9); return 10**9", "gave 1000000000 tokens to request a"),
+    ],
+)
+def test_one_message_names_the_rule_and_the_request(here: Path, body: str, said: str) -> None:
+    result = replay(here, body, "--json", "o.json")
+    assert result.exit_code == 2 and not (here / "o.json").exists()
+    (told,) = [line for line in result.output.splitlines() if line.startswith("stateat: ")]
+    assert f"rule split=their_rule:Rule {said}" in told and "request a" in told and len(told) < 900
+    if "raised" in said:
+        assert f" at {here / 'their_rule.py'}:{LINE} " in told
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return BadInt(asked[0].offered)",
+        "random.seed(1); np.random.seed(1); return asked[0].offered",
+        "os.makedirs('elsewhere', exist_ok=True); os.chdir('elsewhere'); return asked[0].offered",
+        "print('noise'); sys.__stdout__.write('more'); return asked[0].offered",
+        "sys.stdout.close(); sys.stderr.close(); sys.__stdout__.close(); return asked[0].offered",
+        "sys.stdout = None; sys.stderr = 3; return asked[0].offered",
+        "sys.path[:] = []; return asked[0].offered",
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN); return asked[0].offered",
+    ],
+)
+def test_what_it_moves_of_the_process_is_put_back(here: Path, body: str) -> None:
+    plain = replay(here, "return asked[0].offered", "--json", "-")
+    sys.modules.pop("their_rule")
+    before = os.getcwd(), list(sys.path), signal.getsignal(signal.SIGTERM), sys.stdout, sys.__stdout__
+    result = replay(here, body, "--json", "-")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout) == json.loads(plain.stdout)
+    # main() itself adds the current folder.
+    after = os.getcwd(), sys.path[: len(before[1])], signal.getsignal(signal.SIGTERM), sys.stdout, sys.__stdout__
+    assert after == before
+
+
+def test_what_it_adds_to_the_path_is_searched_last(here: Path) -> None:
+    before = list(sys.path)
+    assert replay(here, "sys.path.insert(0, 'helpers'); return asked[0].offered").exit_code == 0
+    assert "helpers" in sys.path and sys.path.index("helpers") >= len(before)
+    sys.path[:] = before
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("import sys\nsys.exit(0)\n", "SystemExit: 0 at {file}:2"),
+        ("raise BaseException\n", "BaseException at {file}:1"),
+        ("class Rule:\n    def __init__(self): raise GeneratorExit\n", "GeneratorExit at {file}:2"),
+        ("class Meta(type):\n    def __call__(cls): raise SystemExit\nclass Rule(metaclass=Meta): pass\n", "{file}:2"),
+        ("x = 1\ndef Rule(:\n", "SyntaxError: invalid syntax (their_rule.py, line 2) at {file}:2"),
+    ],
+)
+def test_what_fails_when_it_is_loaded_is_told_with_its_line(here: Path, source: str, said: str) -> None:
+    (here / "their_rule.py").write_text(source)
+    result = CliRunner().invoke(main, ["check", "s.yaml", "--allow-code"])
+    assert result.exit_code == 0
+    result = CliRunner().invoke(main, ["replay", "s.yaml", "--rule", "split=their_rule:Rule"])
+    assert result.exit_code == 2
+    told = result.output.splitlines()[-1]
+    assert "rule split=their_rule:Rule: cannot load it: " in told
+    assert said.format(file=here / "their_rule.py") in told
+
+
+ANSWERS = ["None", "float('nan')", "'1'", "True", "10**40", "-10**40", "[10**40]", "[None]", "Hidden()", "Odd()", "()"]
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+@pytest.mark.parametrize("rule", ["grid", "seed", "lookup", "retire", "draft_slots"])
+def test_no_rule_may_answer_that(here: Path, rule: str, answer: str) -> None:
+    result = replay(here, f"return {answer}", rule=rule)
+    assert result.exit_code == 2, result.output
+    assert f"rule {rule}=their_rule:Rule gave " in result.output and "allowed is" in result.output
+
+
+@pytest.mark.parametrize(
+    "answer", ["0", "-1", "3", "2**62", "-2**62", "[]", "[-1]", "[2**62]", "[0, 0]", "Hit(1, [], 0, [])"]
+)
+@pytest.mark.parametrize("rule", ["grid", "seed", "lookup", "retire", "draft_slots"])
+def test_numbers_that_the_engine_cannot_use_are_no_traceback(here: Path, rule: str, answer: str) -> None:
+    body = f"from sim.cache.lookup import Hit; return {answer}"
+    result = replay(here, body, rule=rule)
+    assert isinstance(result.exception, SystemExit | None), result.exception
+    assert result.exit_code in (0, 1) or f"rule {rule}=their_rule:Rule" in result.output
+
+
+def test_answers_become_plain_values() -> None:
+    class Mine(int):
+        pass
+
+    assert type(number(Mine(3))) is int and [type(n) for n in counts([Mine(3)])] == [int]
+    for wrong in (True, 1.0, "1", None, 2**63, [1]):
+        with pytest.raises(ValueError):
+            number(wrong)
+    for wrong in ((1,), [True], [None], [-1], 1):
+        with pytest.raises(ValueError):
+            counts(wrong)
+    with pytest.raises(ValueError):
+        count(-1)
+    assert len(shown("x" * 1000)) == 200

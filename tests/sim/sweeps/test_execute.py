@@ -185,7 +185,7 @@ def test_a_killed_worker_is_one_message_and_the_same_command_goes_on(folder: Pat
     last = first.stderr.splitlines()[-1]
     kept = journal_runs(out)
     assert last.startswith("stateat: a worker was killed")
-    assert f"{len(kept)} of 16 runs are kept in {path_of(out)}; the same command goes on from there" in last
+    assert f"{len(kept)} of 16 runs are kept in {path_of(out).name}; the same command goes on from there" in last
     assert "Traceback" not in first.stderr and not out.exists()
     second = run(folder, line)
     assert second.returncode == 0, second.stderr
@@ -216,7 +216,7 @@ def test_an_interrupted_sweep_keeps_its_runs_and_goes_on(folder: Path, number: i
     assert child.returncode == status, said
     kept = journal_runs(out)
     assert 2 <= len(kept) < 8
-    assert f"stateat: interrupted; {len(kept)} of 8 runs are kept in {path_of(out)}; the same command" in said
+    assert f"stateat: interrupted; {len(kept)} of 8 runs are kept in {path_of(out).name}; the same command" in said
     assert "Traceback" not in said and not out.exists()
     assert run(folder, line).returncode == 0
     assert journal_runs(out)[: len(kept)] == kept
