@@ -102,7 +102,7 @@ def _rows(geometry: Geometry, shortest: int | None, hash_unit: int) -> Iterator[
         yield (
             "num_blocks",
             f"{g.num_blocks:,}",
-            f"the log says: GPU KV cache size: {tokens_of(g, g.num_blocks):,} tokens",
+            f"blocks; its log: {tokens_of(g, g.num_blocks):,} tokens",
         )
     if g.mode == "none":
         yield "cached", "never", "prefix caching is off"

@@ -541,7 +541,8 @@ def test_a_reader_that_has_seen_enough_leaves_no_traceback(args: Sequence[str]) 
         child.stdout.close()
         said = child.stderr.read()
         child.stderr.close()
-        assert child.wait(60) in (0, 1)
+        # What a machine waits for is missed.
+        assert child.wait(60) in ((0, 2) if args[-1] in ("-", "schema") else (0, 1))
         assert "Traceback" not in said and "BrokenPipe" not in said and "Exception ignored" not in said
 
 

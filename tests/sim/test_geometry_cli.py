@@ -132,7 +132,7 @@ def test_the_number_of_the_log_gives_the_pool_with_commas_and_without(here: Path
     for number in ("1,051,504", "1051504"):
         result = run(*flags, "--kv-cache-size-tokens", number, "--scenario", f"{len(number)}.yaml")
         assert result.exit_code == 0, result.output
-        assert "num_blocks                 718  the log says: GPU KV cache size: 1,051,504 tokens" in result.stdout
+        assert "num_blocks                 718  blocks; its log: 1,051,504 tokens" in result.stdout
         assert "num_blocks: 718" in (here / f"{len(number)}.yaml").read_text()
     assert sizes(*flags, "--kv-cache-memory-bytes", "40,000,000,000")["kv_cache_size_tokens"] == 1_051_504
     assert sizes(*flags)["num_blocks"] is None

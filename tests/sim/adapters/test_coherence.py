@@ -241,7 +241,7 @@ def test_what_it_tells_once_it_tells_always(tmp_path: Path) -> None:
 
 LATE = [
     json.loads(line)
-    for line in """
+    for line in """\
 {"event":"arrive","request":"b","index":0,"time_us":0,"segments":[],"tokens":[1,2,3,4,5],"max_tokens":2}
 {"event":"step","index":90,"time_us":0,"budget":8}
 {"event":"unclaim","group":0,"slot":6,"hash":"66","why":"evict"}
@@ -254,7 +254,7 @@ LATE = [
 {"event":"claim","group":0,"slot":3,"request":"b","column":1,"offset":5,"hash":"b5"}
 {"event":"output","request":"b","count":1,"tokens":[9]}
 {"event":"commit","time_us":5}
-""".split()
+""".splitlines()
 ]
 """A log that begins when the server has been running: the slot that is hit was written before."""
 

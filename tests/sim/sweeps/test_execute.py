@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from sim.sweeps.work import COUNTS, work
 ROOT = Path(__file__).resolve().parents[3]
 RULES = '''
 import os, signal, time
+from contextlib import suppress
 from pathlib import Path
 
 FLAG = Path(__file__).with_name("flag")
@@ -223,8 +226,38 @@ def test_an_interrupted_sweep_keeps_its_runs_and_goes_on(folder: Path, number: i
     assert sorted(journal_runs(out)) == list(range(8))
 
 
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="processes are listed by /proc")
+def test_the_processes_of_a_killed_sweep_end_within_a_second(folder: Path) -> None:
+    out = folder / "t.csv"
+    line = command(folder, with_rule("Slow", seeds="0:2"), "--jobs", "2", "--out", str(out))
+    given = os.environ | {"PYTHONPATH": f"{ROOT}:{folder}"}
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    child = subprocess.Popen(line, cwd=folder, env=given, start_new_session=True, **quiet)
+    try:
+        wait_for(lambda: path_of(out).exists() and len(path_of(out).read_text().splitlines()) > 1)
+        assert len(of_session(child.pid)) > 2
+    finally:
+        child.kill()
+        child.wait()
+    # Twice that on a busy machine.
+    deadline = time.monotonic() + 2
+    while of_session(child.pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert of_session(child.pid) == []
+
+
+def of_session(session: int) -> list[int]:
+    """The processes of a session that are not about to be buried."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError, ValueError):
+            state, _, _, theirs = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
+            if int(theirs) == session and state != "Z":
+                found.append(int(entry.name))
+    return found
+
+
 def wait_for(there: Any) -> None:
-    import time
 
     for _ in range(600):
         if there():

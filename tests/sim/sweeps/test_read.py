@@ -314,3 +314,22 @@ def test_a_sweep_is_no_scenario(tmp_path: Path) -> None:
     file.write_text(yaml.safe_dump(small_sweep.sweep(), sort_keys=False))
     with pytest.raises(InputError, match=r"s.yaml:1: is a sweep, allowed a scenario; to run it: stateat sweep"):
         load(file)
+
+
+def test_what_is_wrong_with_one_variant_alone_names_it_and_the_line_of_the_sweep(tmp_path: Path) -> None:
+    base = (
+        "schema: stateat/1\nname: base\nengine:\n  groups: [{name: gdn, kind: recurrent, block_size: 64}]\n"
+        "  speculative: {method: mtp, num_speculative_tokens: 3, accepted_drafts: [0]}\n"
+        "workload:\n  requests: [{id: a, prompt: [[1, 200]]}]\n"
+        "variants:\n  on: {}\n  none: {engine: {speculative: {num_speculative_tokens: 0}}}\n"
+    )
+    (tmp_path / "base.yaml").write_text(base)
+    file = tmp_path / "sweep.yaml"
+    file.write_text(
+        "schema: stateat-sweep/1\nname: s\nbase: base.yaml\nvariants: [none]\n"
+        "grid:\n  engine.speculative.accepted_drafts:\n    - [3]\n"
+    )
+    with pytest.raises(InputError) as caught:
+        read(file)
+    where = f"{file}:7: variants.none: grid.engine.speculative.accepted_drafts[0][0]: found 3, allowed 0 to 0"
+    assert str(caught.value).startswith(where)

@@ -1,0 +1,75 @@
+"""Runs the command line in forks of this process, each with standard streams as it says: quick, as nothing is loaded
+again.
+
+Each line of input is a list of cells, and is answered by a line with a list of exit codes. A cell is ``{"args": [...],
+"streams": {"0": HOW, "1": HOW, "2": HOW}}``; HOW is closed, full, broken (a pipe whose reader has gone) or a file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from importlib import import_module
+
+LOADED = (
+    "pandas", "sim.api", "sim.cli", "sim.conform", "sim.geometry.example", "sim.recording", "sim.report.sweep",
+    "sim.report.table", "sim.sweeps.execute", "sim.sweeps.read",
+)  # fmt: skip
+"""Before the first fork."""
+
+
+def put(number: int, how: str) -> None:
+    """Makes a standard stream what it is to be."""
+    if how == "closed":
+        os.close(number)
+        return
+    if how == "broken":
+        ours, theirs = os.pipe()
+        os.close(ours)
+    else:
+        path = "/dev/full" if how == "full" else how
+        theirs = os.open(path, os.O_RDWR if how == "full" else os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    os.dup2(theirs, number)
+    os.close(theirs)
+
+
+def child(cell: dict[str, object]) -> None:
+    """One command, to the end of its process."""
+    from sim.entry import main
+
+    signal.alarm(60)
+    for number, how in cell["streams"].items():  # type: ignore[attr-defined]
+        put(int(number), how)
+        if how == "closed":
+            name = ("stdin", "stdout", "stderr")[int(number)]
+            setattr(sys, name, None)
+            setattr(sys, f"__{name}__", None)
+    sys.argv = ["stateat", *cell["args"]]  # type: ignore[misc]
+    main()
+
+
+def run(cell: dict[str, object]) -> int:
+    """The exit code of a command."""
+    sys.stdout.flush()
+    pid = os.fork()
+    if not pid:
+        code = 99
+        try:
+            child(cell)
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 98
+        finally:
+            for stream in (sys.stdout, sys.stderr):
+                if stream is not None:
+                    stream.flush()
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+if __name__ == "__main__":
+    for module in LOADED:
+        import_module(module)
+    for line in sys.stdin:
+        print(json.dumps([run(cell) for cell in json.loads(line)]), flush=True)
