@@ -7,8 +7,6 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from itertools import chain
-from itertools import count as counting
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -32,7 +30,7 @@ from sim.errors import InputError, MissingError, PolicyError
 from sim.events import SCHEMA, Fanout, Finding, Group, Observer, tell
 from sim.events import Advance as AdvanceEvent
 from sim.events import Run as RunEvent
-from sim.judge import Ran, attempt, check_apart, judged, together
+from sim.judge import Ran, attempt, check_apart, judged
 from sim.loop import Engine, Progress, Simulation
 from sim.result import Outcome, Result, States
 from sim.scenario import Run, Scenario, runs
@@ -364,15 +362,14 @@ def drift(subject: Subject, tokens: int) -> Drift | None:
 
 
 def audit(path: Path, truth: Truth = DIGEST) -> Result:
-    """The invariants over a recorded event log; one variant (or case) for each run in it, ``NAME (run 2)`` for a second
-    run of that name."""
-    heard: list[tuple[str, str, Outcome]] = []
+    """The invariants over a recorded event log; one variant for each run in it."""
+    variants: dict[str, dict[str, Outcome]] = {}
     name, clock = path.stem, "us"
     hearing: _Hearing | None = None
     for number, event in enumerate(read(path), 1):
         if isinstance(event, RunEvent):
             if hearing is not None:
-                heard.append(hearing.apart_from(heard))
+                variants.setdefault(hearing.variant, {})[hearing.case] = hearing.outcome()
             hearing = _Hearing(event, truth)
             name, clock = str(event.options.get("scenario", name)), str(event.options.get("clock", clock))
         assert hearing is not None
@@ -398,8 +395,9 @@ def audit(path: Path, truth: Truth = DIGEST) -> Result:
                 f"{path}: event {number} ({kind}) does not follow from those before it: {type(error).__name__} {error}"
             ) from error
     assert hearing is not None
-    heard.append(hearing.apart_from(heard))
-    return Result(name, "", "", str(path), clock, together(heard, sum_of), is_scenario=False)
+    variants.setdefault(hearing.variant, {})[hearing.case] = hearing.outcome()
+    outcomes = {v: cases[""] if "" in cases else sum_of(cases) for v, cases in variants.items()}
+    return Result(name, "", "", str(path), clock, outcomes, is_scenario=False)
 
 
 class _Hearing:
@@ -413,17 +411,6 @@ class _Hearing:
         self.everyone = Fanout([self.auditor, self.tally, self.digest])
         family = self.auditor.family
         self.merges = not isinstance(family, Numeric) or family.merges
-
-    def apart_from(self, heard: Sequence[tuple[str, str, Outcome]]) -> tuple[str, str, Outcome]:
-        """Variant, case and outcome, under a name that no other run of the log has."""
-        taken: dict[str, set[str]] = {}
-        for variant, case, _ in heard:
-            taken.setdefault(variant, set()).add(case)
-        names = chain([self.variant], (f"{self.variant} (run {n})" for n in counting(2)))
-        # A run without a case is a variant of its own.
-        free = (n for n in names if n not in taken or (self.case and not taken[n] & {"", self.case}))
-        name = next(free)
-        return name, self.case, replace(self.outcome(), variant=name)
 
     def outcome(self) -> Outcome:
         table = self.head.options.get("rules")

@@ -1176,7 +1176,7 @@ def serve(read, write):
         except Unsupported as error:
             reply = {"unsupported": str(error)}
         except ModuleNotFoundError as error:
-            reply = {"unsupported": f"its Python has no module {error.name}"}
+            reply = {"error": f"its Python has no module {error.name}"}
         except BaseException as error:
             import traceback
 
