@@ -7,8 +7,6 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from itertools import chain
-from itertools import count as counting
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -34,7 +32,7 @@ from sim.errors import InputError, MissingError, PolicyError, StateatError
 from sim.events import SCHEMA, Fanout, Finding, Group, Observer, tell
 from sim.events import Advance as AdvanceEvent
 from sim.events import Run as RunEvent
-from sim.judge import Ran, attempt, check_apart, judged, together
+from sim.judge import Ran, attempt, check_apart, judged
 from sim.loop import Engine, Progress, Simulation
 from sim.result import Outcome, Result, States
 from sim.scenario import Run, Scenario, runs
@@ -377,16 +375,17 @@ def drift(subject: Subject, tokens: int) -> Drift | None:
 
 
 def audit(path: Path, truth: Truth = DIGEST) -> Result:
-    """The invariants over a recorded event log; one variant (or case) for each run in it, ``NAME (run 2)`` for a second
-    run of that name. Raises InputError with file and line at an event that cannot follow from those before it.
+    """The invariants over a recorded event log; one variant for each run in it.
+
+    Raises InputError with file and line at an event that cannot follow from those before it.
     """
-    heard: list[tuple[str, str, Outcome]] = []
+    variants: dict[str, dict[str, Outcome]] = {}
     name, clock = path.stem, "us"
     hearing: _Hearing | None = None
     for line, event in numbered(path):
         if isinstance(event, RunEvent):
             if hearing is not None:
-                heard.append(hearing.apart_from(heard))
+                _enter(variants, hearing)
             hearing = _Hearing(event, truth)
             name, clock = str(event.options.get("scenario", name)), str(event.options.get("clock", clock))
         assert hearing is not None
@@ -416,8 +415,19 @@ def audit(path: Path, truth: Truth = DIGEST) -> Result:
                 f"{path}:{line}: {kind}: does not follow from those before it: {type(error).__name__} {error}"
             ) from error
     assert hearing is not None
-    heard.append(hearing.apart_from(heard))
-    return Result(name, "", "", str(path), clock, together(heard, sum_of), is_scenario=False)
+    _enter(variants, hearing)
+    outcomes = {v: cases[""] if "" in cases else sum_of(cases) for v, cases in variants.items()}
+    return Result(name, "", "", str(path), clock, outcomes, is_scenario=False)
+
+
+def _enter(variants: dict[str, dict[str, Outcome]], hearing: _Hearing) -> None:
+    """Add a run that is over: under its name, or where another has that already (a server that was started again)
+    under its name and place."""
+    variant, runs = hearing.variant, sum(max(len(cases), 1) for cases in variants.values())
+    taken = variants.get(variant, {})
+    if hearing.case in taken or (taken and "" in (hearing.case, *taken)):
+        variant = f"{variant} (run {runs + 1})"
+    variants.setdefault(variant, {})[hearing.case] = replace(hearing.outcome(), variant=variant)
 
 
 class _Hearing:
@@ -432,17 +442,6 @@ class _Hearing:
         self.everyone = Fanout([self.auditor, self.tally, self.digest])
         family = self.auditor.family
         self.merges = not isinstance(family, Numeric) or family.merges
-
-    def apart_from(self, heard: Sequence[tuple[str, str, Outcome]]) -> tuple[str, str, Outcome]:
-        """Variant, case and outcome, under a name that no other run of the log has."""
-        taken: dict[str, set[str]] = {}
-        for variant, case, _ in heard:
-            taken.setdefault(variant, set()).add(case)
-        names = chain([self.variant], (f"{self.variant} (run {n})" for n in counting(2)))
-        # A run without a case is a variant of its own.
-        free = (n for n in names if n not in taken or (self.case and not taken[n] & {"", self.case}))
-        name = next(free)
-        return name, self.case, replace(self.outcome(), variant=name)
 
     def outcome(self) -> Outcome:
         outcome = outcome_of(

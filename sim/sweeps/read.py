@@ -189,8 +189,8 @@ def _twice(values: Sequence[Node]) -> list[Problem]:
 
 
 def _try(plan: Plan) -> tuple[str, ...]:
-    """Refuse a value that the scenario refuses wherever it is tried, and return what is to be warned of. A value that only
-    does not go with some others makes errors in the table."""
+    """Refuse a value that the scenario refuses wherever it is tried; one that only does not go with some others makes
+    errors in the table. Returns what is to be warned of."""
     warned: dict[str, None] = {}
     proven: set[tuple[str, str]] = set()
     refused: dict[str, str] = {}

@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
-from sim.adapters.log import Recorder
 from sim.engine.options import Options
 from sim.errors import InputError, PolicyError
 from sim.events import SCHEMA, Finding, Group, Observer
 from sim.report.json import dumps
 from sim.result import Outcome
 from sim.scenario import load, runs
-from sim.simulate import SUMMED, audit, drive, options_in_force, replay, simulate, sum_of
+from sim.simulate import SUMMED, drive, options_in_force, replay, simulate, sum_of
 from sim.workload import Arrival
 
 SEEDS = Path(__file__).resolve().parents[2] / "scenarios" / "seeds"
@@ -151,20 +150,3 @@ def test_a_result_says_which_variants_ran_where_the_file_expects_nothing() -> No
     scenario = load(Path(__file__).resolve().parents[2] / "scenarios" / "seeds" / "s02-anatomy.yaml")
     away = replay(scenario, spread=lambda run: [replace(run, elsewhere=run.variant == "old gate")])
     assert (away.elsewhere, replay(scenario).elsewhere) == (("old gate",), ())
-
-
-def test_two_runs_of_a_log_that_are_called_the_same_are_both_judged(tmp_path: Path) -> None:
-    """As of a server that was started again: the second does not take the place of the first."""
-    old, fixed = runs(load(S02))
-    log = tmp_path / "log.jsonl"
-    with log.open("w", encoding="utf-8") as stream:
-        recorder = Recorder(stream)
-        for run in (old, replace(fixed, variant=old.variant), replace(fixed, variant=old.variant, case="c")):
-            simulate(run, [recorder])
-    heard = audit(log)
-    assert {name: outcome.poisoned for name, outcome in heard.variants.items()} == {
-        "old gate": 1,
-        "old gate (run 2)": 0,
-        "old gate (run 3)": 0,
-    }
-    assert not heard.ok and [outcome.variant for outcome in heard.variants.values()] == list(heard.variants)

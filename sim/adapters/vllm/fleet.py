@@ -12,9 +12,10 @@ from sim.adapters.vllm import install
 from sim.adapters.vllm.asked import OWN, REFERENCE, Asked, asked, check_apart, labelled, nearest, of_python, of_release
 from sim.adapters.vllm.engine import LiveScheduler
 from sim.adapters.vllm.process import Child
+from sim.engine import presets
 from sim.engine.options import Options
 from sim.engine.rules import Rules
-from sim.errors import InputError, StateatError
+from sim.errors import EngineError, InputError, RefusedError, StateatError
 from sim.events import Observer
 from sim.scenario import Run
 
@@ -148,6 +149,10 @@ class Fleet:
         if child is None or child.closed:
             try:
                 child = replace(self._labels[label].source(self.cache), name=label).open()
+            except RefusedError as error:
+                # Nothing runs on it: that is no feature which it lacks.
+                self._failed[label] = EngineError(str(error))
+                raise self._failed[label] from error
             except StateatError as error:
                 self._failed[label] = error
                 raise
@@ -169,9 +174,10 @@ class Fleet:
         with suppress(StateatError):
             version = self.says(each)
         preset = nearest(version)
-        if preset != f"vllm-{version}" and each.label not in self._failed:
-            why = "has no preset" if version else "does not say which release it comes from"
-            self._say(f"{each.label} {why}: {preset} stands in where it is not asked (what a worker reads and writes)")
+        if f"vllm-{version}" not in presets.PRESETS and each.label not in self._failed:
+            why = f"of {version} there is no preset" if version else "it does not say which release it comes from"
+            what = f"{preset} stands in for it where it cannot be asked (what a worker reads and writes)"
+            self._say(f"{each.label}: {why}; {what}")
         return preset
 
     def _on(self, run: Run, spec: str) -> Run:

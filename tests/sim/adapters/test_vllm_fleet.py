@@ -85,7 +85,8 @@ def test_a_checkout_is_nobodys_release_and_takes_the_nearest_preset(started: lis
             ("fixed gate@vllm:main", "vllm-0.33.0"),
         ]
         assert all(on.elsewhere for on in spread)
-        assert warned == ["vllm:main does not say which release it comes from; taken for near to vllm-0.33.0"]
+        stands_in = "vllm-0.33.0 stands in for it where it cannot be asked (what a worker reads and writes)"
+        assert warned == [f"vllm:main: it does not say which release it comes from; {stands_in}"]
         (tmp_path / "main" / "vllm" / "_version.py").write_text("__version__ = '0.27.1'\n")
         assert fleet.spread(runs()[1])[0].options.preset == "vllm-0.27.0"
         assert fleet.spread(runs()[1])[0].elsewhere
