@@ -671,7 +671,7 @@ class Configuration:
         ]
         if made:
             raise Unsupported("; ".join(made))
-        # A limit of its own since 0.31, which 0.33 lowers by itself where the drafter's queries would not fit the budget.
+        # A limit of its own since 0.31; 0.33 lowers it where the drafter's queries would not fit the budget.
         active = getattr(scheduler, "max_num_active_reqs", scheduler.max_num_running_reqs)
         if active < self.wanted["max_num_seqs"]:
             self.warnings.append(
