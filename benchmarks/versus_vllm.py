@@ -27,6 +27,7 @@ from unittest.mock import patch
 
 from sim import tokens
 from sim.adapters.vllm import install
+from sim.adapters.vllm.answers import Answer
 from sim.adapters.vllm.engine import LiveScheduler
 from sim.adapters.vllm.process import WORKER, Child
 from sim.conform import Decisions
@@ -78,8 +79,8 @@ class Tape:
     def __init__(self, child: Child, file: IO[str]) -> None:
         self.child, self.file, self.name = child, file, child.name
 
-    def ask(self, request: Mapping[str, Any], seconds: float | None = None) -> dict[str, Any]:
-        answer = self.child.ask(request, seconds)
+    def ask(self, request: Mapping[str, Any], shape: Answer[Any], seconds: float | None = None) -> dict[str, Any]:
+        answer: dict[str, Any] = self.child.ask(request, shape, seconds)
         given = [(row[0], row[2] - row[1]) for row in answer.get("rows", ())]
         self.file.write(json.dumps([request, given]) + "\n")
         return answer

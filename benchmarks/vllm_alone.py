@@ -65,7 +65,6 @@ def replay(worker, tape) -> dict[str, float]:
                     prompt_token_ids=prompt,
                     sampling_params=SamplingParams(max_tokens=said["max_tokens"], ignore_eos=True, temperature=0.0),
                     pooling_params=None,
-                    eos_token_id=None,
                     arrival_time=0.0,
                     block_hasher=hasher,
                 )

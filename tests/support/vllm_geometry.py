@@ -164,22 +164,24 @@ class Release:
             tensor_parallel_size=flags["tensor_parallel_size"], decode_context_parallel_size=1
         )
         model = self.model(outer, inner, flags, supports_all)
-        cache = self.worker.bare(
-            self.cache_config,
-            block_size=flags["block_size"] or 16,
-            user_specified_block_size=flags["block_size"] is not None,
-            mamba_block_size=flags["mamba_block_size"],
-            user_specified_mamba_block_size=flags["mamba_block_size"] is not None,
-            cache_dtype=flags["kv_cache_dtype"],
-            mamba_cache_dtype=flags["mamba_cache_dtype"],
-            mamba_ssm_cache_dtype=flags["mamba_ssm_cache_dtype"],
-            mamba_cache_mode=flags["mamba_cache_mode"] or "none",
-            enable_prefix_caching=flags["enable_prefix_caching"],
-            mamba_page_size_padded=None,
-            kv_cache_dtype_skip_layers=[],
-            calculate_kv_scales=False,
-            use_replayssm=False,
-        )
+        wanted = {
+            "block_size": flags["block_size"] or 16,
+            "user_specified_block_size": flags["block_size"] is not None,
+            "mamba_block_size": flags["mamba_block_size"],
+            "user_specified_mamba_block_size": flags["mamba_block_size"] is not None,
+            "cache_dtype": flags["kv_cache_dtype"],
+            "mamba_cache_dtype": flags["mamba_cache_dtype"],
+            "mamba_ssm_cache_dtype": flags["mamba_ssm_cache_dtype"],
+            "mamba_cache_mode": flags["mamba_cache_mode"] or "none",
+            "enable_prefix_caching": flags["enable_prefix_caching"],
+            "mamba_page_size_padded": None,
+            "kv_cache_dtype_skip_layers": [],
+            "calculate_kv_scales": False,
+            "use_replayssm": False,
+        }
+        # Not all releases have all of them.
+        known = {name: value for name, value in wanted.items() if self.worker.has_field(self.cache_config, name)}
+        cache = self.worker.bare(self.cache_config, **known)
         config = types.SimpleNamespace(
             model_config=model,
             cache_config=cache,

@@ -92,6 +92,8 @@ class Child:
         what, limit = str(request["do"]), self.answer_s if seconds is None else seconds
         if not self._finalizer.alive:
             raise EngineError(f"{self.name}: the engine has been closed")
+        if self._buffer:
+            raise self._failed(f"answered before it was asked '{what}': {bytes(self._buffer[:80])!r}")
         self._send(json.dumps(request, separators=(",", ":")).encode() + b"\n", what, limit)
         answer: Any = self._receive(what, shape, limit)
         if "error" in answer:

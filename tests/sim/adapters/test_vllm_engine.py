@@ -328,6 +328,15 @@ def test_an_answer_that_does_not_fit_becomes_one_message(what: str, answer: Any,
     assert raised.value.args[0].startswith("vLLM fake ") and "\x1b" not in raised.value.args[0]
 
 
+def test_a_second_answer_is_not_taken_for_the_next_one() -> None:
+    message = r"vLLM fake answered before it was asked 'step': b'{}"
+    with child("say", "add", "{}\n{}") as engine:
+        live = scheduler(engine, Observer())
+        live.add(ARRIVAL, 0)
+        with pytest.raises(EngineError, match=message):
+            live.step(0, 0, 64)
+
+
 def test_an_answer_of_any_depth_becomes_one_message() -> None:
     deep, message = "[" * 10_000 + "]" * 10_000, r"answered 'init' out of shape \(Invalid JSON: recursion limit"
     with child("say", "init", deep) as engine, pytest.raises(EngineError, match=message):
