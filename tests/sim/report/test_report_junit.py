@@ -94,3 +94,12 @@ def test_whatever_makes_a_check_fail_fails_a_case(told: SimpleNamespace) -> None
         assert result.unexpected == ["x"]
         (case,) = ET.fromstring(to_junit([result]))[0]
         assert case[0].get("message") == f"1 {severity} finding"
+
+
+def test_a_finding_that_comes_again_step_by_step_is_one_line(told: SimpleNamespace) -> None:
+    findings = tuple(told.finding(i, step=i, message=f"wrong {i % 12}") for i in range(24))
+    result = told.result(x=told.clean("x", findings=findings), expected=False)
+    text = to_junit([result])
+    assert text.count("  wrong ") == 10
+    assert "steps 0, 12  wrong 0" in text
+    assert "all 24: I1 wrong offset 24" in text
