@@ -28,6 +28,8 @@ class Claims:
         """Slots that were claimed, or written while claimed, in this step."""
         self._withdrawn: list[tuple[int, Claimed]] = []
         """Slots, and what they were advertised as until the decision that is being told."""
+        self._bare: list[int] = []
+        """Slots that it left with no claim."""
         self._before = 0
         """How many claims were made before it."""
         self._pairs: dict[tuple[bytes, int], int] = {}
@@ -57,15 +59,15 @@ class Claims:
         if not claims:
             del self.by_slot[slot]
             self.due.pop(slot, None)
+            self._bare.append(slot)
 
     def decided(self) -> None:
         """A decision has been told with all that it publishes and withdraws: the next one finds the cache so."""
         self._before = self.evidence.counts.claims
-        if self._withdrawn:
-            for slot, _ in self._withdrawn:
-                if slot not in self.by_slot:
-                    self.evidence.lineage.heal(slot)
-            self._withdrawn.clear()
+        for slot in self._bare:
+            self.evidence.lineage.heal(slot)
+        self._bare.clear()
+        self._withdrawn.clear()
 
     def found(self, slot: int) -> Iterator[Claimed]:
         """What the decision that is being told found a slot advertised as: what it publishes and withdraws itself is

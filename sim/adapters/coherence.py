@@ -260,7 +260,8 @@ class Coherence(Heard):
         self._check(bool(slots), "allocate.slots", [], "one or more")
         for slot in slots:
             self._slot("allocate.slots", slot, 0 if recurrent else 1)
-            self._check(slot == NULL or slots.count(slot) == 1, "allocate.slots", list(slots), "each once")
+        given = [slot for slot in slots if slot != NULL]
+        self._check(len(set(given)) == len(given), "allocate.slots", list(slots), "each once")
         if not recurrent:
             self._check(not request, "allocate.request", request, "'' for attention")
             self._check(column == -1, "allocate.column", column, "-1 for attention")
@@ -283,6 +284,7 @@ class Coherence(Heard):
         life = self._life("release", request)
         self._group("release", group)
         table = life.tables.get(group, {})
+        self._check(bool(slots), "release.slots", [], "one or more")
         for slot in slots:
             self._slot("release.slots", slot)
             columns = [column for column, held in table.items() if held == slot]
@@ -366,7 +368,8 @@ class Coherence(Heard):
         self._check(not accepted, "chunk.accepted", list(accepted), "none without steps")
         batch = self._batches.setdefault(self._step, {})
         self._check(request not in batch, "chunk.request", request, "one chunk in a step")
-        flying = sum(name == request and row.era == life.era for b in self._batches.values() for name, row in b.items())
+        rows = (rows.get(request) for rows in self._batches.values())
+        flying = sum(row is not None and row.era == life.era for row in rows)
         last = life.known + flying * (1 + self.num_drafts)
         self._check(end - run <= last, "chunk.end", end, f"{start + 1} to {last + run}, as far as tokens are known")
         if self._budget is not None:

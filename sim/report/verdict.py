@@ -128,7 +128,8 @@ def verdict(result: Result) -> str:
             parts.append(f"the file expects nothing{where}")
     unjudged = sum(outcome.not_judged for outcome in result.variants.values())
     if unjudged:
-        parts.append(f"{plural(unjudged, 'claim or hit')} not judged, of slots whose write is not in the log")
+        what = "1 claim or hit" if unjudged == 1 else f"{unjudged:,} claims or hits"
+        parts.append(f"{what} not judged, of slots whose write is not in the log")
     if result.uncompared:
         parts.append(f"not compared: {few([one_line(name) for name in result.uncompared], NAMED)}")
     for kind, what in (("error", "could not be run"), ("skipped", "skipped")):

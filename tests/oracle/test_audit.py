@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -10,9 +13,11 @@ from hypothesis import strategies as st
 
 from oracle.audit import Auditor
 from oracle.chunks import CAUSES
-from sim.events import SCHEMA, Finding, Group
+from sim.events import SCHEMA, CopyKind, Finding, Group, Holding, Refusal, Severity, Withdrawal
+from sim.scenario_models import FindingModel
 from sim.tokens import VOCABULARY, Tokens
 
+ROOT = Path(__file__).resolve().parents[2]
 B = 16
 """The recurrent block of every story."""
 FULL = Group("attention", "full-attention", 4)
@@ -669,6 +674,52 @@ def test_i5_a_hit_that_the_group_has_not_published_in_that_slot(hit: int, slot: 
     assert (finding.invariant, finding.group, finding.claimed) == ("I5", "gdn", hit)
 
 
+@pytest.mark.parametrize("why", Withdrawal)
+def test_i5_a_hit_is_on_what_was_published_before_its_own_admission(why: Withdrawal) -> None:
+    """What the admission itself withdraws, and publishes, is told before the hit."""
+    for seconds, invariants in ((0, []), (1, ["I5"])):
+        story = Story()
+        story.arrive("a", "b", seed=1)
+        story.step(story.admit("a"), story.run("a", 0, 16, -1, (16, 7)), story.claim(7, "a", 16, b"x"))
+        withdrawn = story.unclaim(7, "x", why)
+        # In another's decision the claim is gone before this one looks.
+        others = [story.run("a", 16, 32, 7, (32, 9))] if seconds else []
+        story.step(withdrawn, *others, story.admit("b", 16, 7), story.run("b", 16, 32, 7, (32, 8)))
+        assert [finding.invariant for finding in story.findings] == invariants
+
+
+def test_i5_a_claim_of_the_very_admission_is_no_hit() -> None:
+    story = Story()
+    story.arrive("a", "b", seed=1)
+    story.step(story.admit("a"), story.run("a", 0, 16, -1, (16, 7)))
+    story.step(story.claim(7, "b", 16), story.admit("b", 16, 7), story.run("b", 16, 32, 7, (32, 8)))
+    assert [finding.invariant for finding in story.findings] == ["I5"]
+
+
+def test_who_hits_a_poisoned_slot_reads_it_although_its_admission_withdraws_the_claim() -> None:
+    story = Story()
+    story.arrive("a", "b", seed=1)
+    story.step(story.admit("a"), story.run("a", 0, 12, -1, (12, 7), stop="encoder"), story.claim(7, "a", 16, b"x"))
+    story.step(story.unclaim(7, "x", Withdrawal.REKEY), story.admit("b", 16, 7), story.run("b", 16, 32, 7, (32, 8)))
+    assert [(finding.invariant, finding.readers) for finding in story.findings] == [("I1", ("b",))]
+
+
+def test_i7_is_asked_of_the_claim_that_was_hit_although_it_is_withdrawn() -> None:
+    story = Story()
+    story.arrive("a", "b", seed=1)
+    story.step(
+        story.claim(7, "a", 16, b"x"),
+        story.admit("a"),
+        lambda: story.auditor.chunk("a", 0, 16, 0, "", 0, ()),
+        story.unclaim(7, "x", Withdrawal.REKEY),
+        story.admit("b", 16, 7),
+        lambda: story.auditor.chunk("b", 16, 32, 0, "", 0, ()),
+        lambda: story.auditor.advance("a", GDN_GROUP, 0, 16, (), -1, ((16, 7),), 0),
+        lambda: story.auditor.advance("b", GDN_GROUP, 16, 32, (), 7, ((32, 8),), 0),
+    )
+    assert [finding.invariant for finding in story.findings] == ["I7"]
+
+
 def test_i6_tokens_that_run_twice() -> None:
     story = Story()
     story.arrive("a")
@@ -1033,3 +1084,41 @@ def test_i5_a_state_of_text_is_not_that_of_an_item_with_the_same_tokens(
     story.auditor.arrive("b", 1, 0, ((1, 40),), None, 8, encoder)
     story.step(story.admit("b", 16, 7))
     assert ("I5" in {finding.invariant for finding in story.findings if finding.request == "b"}) is wrong
+
+
+# The words of the language.
+
+
+def _used(enum: type[Severity] | type[Holding]) -> set[str]:
+    sources = [file.read_text() for file in sorted((ROOT / "oracle").rglob("*.py"))]
+    return {word.value for word in enum if any(f"{enum.__name__}.{word.name}" in source for source in sources)}
+
+
+def test_every_severity_and_every_verdict_that_a_check_gives_is_of_the_list_and_given() -> None:
+    sources = [file.read_text() for file in sorted((ROOT / "oracle").rglob("*.py"))]
+    assert _used(Severity) == set(Severity)
+    assert _used(Holding) == set(Holding)
+    # None is a bare string.
+    for word in Severity:
+        assert not any(re.search(rf'"I\d+", "{word}"|severity="{word}"', source) for source in sources)
+
+
+def test_what_a_file_may_expect_are_the_words_of_the_list() -> None:
+    fields = FindingModel.model_fields
+    assert _words(fields["severity"].annotation) == list(Severity)
+    assert set(_words(fields["verdict"].annotation)) == {*Holding, ""}
+
+
+def _words(annotation: Any) -> list[str]:
+    return [word for part in get_args(annotation) for word in get_args(part)]
+
+
+def test_every_word_says_what_it_means() -> None:
+    for enum in (Severity, Holding, Refusal, Withdrawal, CopyKind):
+        assert all(word.meaning and str(word) == word.value for word in enum)
+
+
+def test_the_meanings_are_those_of_the_docs() -> None:
+    page = (ROOT / "docs" / "invariants.md").read_text()
+    rows = [f"| `{word}` | {word.meaning} |" for word in Severity]
+    assert "\n".join(rows) in page

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -239,9 +240,7 @@ def test_what_it_tells_once_it_tells_always(tmp_path: Path) -> None:
 
 # What was never heard is not judged.
 
-LATE = [
-    json.loads(line)
-    for line in """\
+LATE_LINES = """
 {"event":"arrive","request":"b","index":0,"time_us":0,"segments":[],"tokens":[1,2,3,4,5],"max_tokens":2}
 {"event":"step","index":90,"time_us":0,"budget":8}
 {"event":"unclaim","group":0,"slot":6,"hash":"66","why":"evict"}
@@ -254,8 +253,8 @@ LATE = [
 {"event":"claim","group":0,"slot":3,"request":"b","column":1,"offset":5,"hash":"b5"}
 {"event":"output","request":"b","count":1,"tokens":[9]}
 {"event":"commit","time_us":5}
-""".splitlines()
-]
+"""
+LATE = [json.loads(line) for line in LATE_LINES.split()]
 """A log that begins when the server has been running: the slot that is hit was written before."""
 
 
@@ -333,3 +332,25 @@ def test_a_launch_is_of_a_step_that_was_decided() -> None:
     coherence.step(3, 0, 8)
     with pytest.raises(ValueError, match=r"launch.index: found 4, allowed is a step after -1, up to 3"):
         coherence.launch(4)
+
+
+# Logs of real servers.
+
+REAL = Path("/work/shared/real")
+MEASURED = {
+    "vllm-0.26.0-qwen3next-tiny": (20, 16, 6, 6, 184, 58, "f9a7d015796c293f"),
+    "vllm-0.27.0-qwen3next-tiny": (0, 0, 0, 0, 184, 0, "b126444b63457321"),
+    "vllm-0.26.0-qwen3next-tiny-server": (6, 6, 3, 3, 96, 24, "da3148cc8021204f"),
+}
+"""Poisoned, roots, wrong restores, requests on a wrong state, claims, findings, the digest's first digits."""
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="recordings of real servers are not part of the repository")
+@pytest.mark.parametrize("name", MEASURED)
+def test_a_log_of_a_real_server_is_accepted_and_judged_as_before(name: str, tmp_path: Path) -> None:
+    path = tmp_path / f"{name}.jsonl"
+    path.write_bytes(gzip.decompress((REAL / f"{name}.jsonl.gz").read_bytes()))
+    (o,) = audit(path).variants.values()
+    counts = (o.poisoned, o.poisoned_roots, o.wrong_restores, o.tainted_requests, o.claims, len(o.findings))
+    assert (*counts, o.digest[:16]) == MEASURED[name]
+    assert (o.not_judged, o.not_asked) == (0, ())

@@ -271,7 +271,7 @@ def test_what_is_no_text_file_says_so(tmp_path: Path) -> None:
         (CLAIM, {"group": 9}),
         (CLAIM, {"offset": 10**9}),
         (ADVANCE, {"start": 10**9, "end": 10**9 + 5, "writes": [[10**9 + 5, 24]]}),
-        (ARRIVE, {"segments": [[-(2**40), 5]]}),
+        (ARRIVE, {"segments": [[-(2**70), 5]]}),
         (1, {"options": {}}),
         (1, {"groups": []}),
     ],
@@ -280,8 +280,7 @@ def test_an_event_that_does_not_follow_is_named(tmp_path: Path, line: int, value
     path = write(tmp_path, changed(line, **values))
     with pytest.raises(InputError) as caught:
         audit(path)
-    assert str(caught.value).startswith(f"{path}: event ")
-    assert "does not follow from those before it" in str(caught.value)
+    assert str(caught.value).startswith(f"{path}:{line}: ")
 
 
 UNBOUNDED: list[tuple[str, type[Exception] | None, int, dict[str, Any]]] = [

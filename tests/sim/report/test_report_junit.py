@@ -127,3 +127,12 @@ def test_cases_that_would_be_called_the_same_are_kept_apart(told: SimpleNamespac
     root = ET.fromstring(to_junit([named, named], refused={"s.yaml": "bad"}))
     assert [suite.get("name") for suite in root] == ["s.yaml", "s.yaml (2)", "s.yaml (3)"]
     assert root[2].get("file") == "s.yaml"
+
+
+def test_a_finding_that_comes_again_step_by_step_is_one_line(told: SimpleNamespace) -> None:
+    findings = tuple(told.finding(i, step=i, message=f"wrong {i % 12}") for i in range(24))
+    result = told.result(x=told.clean("x", findings=findings), expected=False)
+    text = to_junit([result])
+    assert text.count("  wrong ") == 10
+    assert "steps 0, 12  wrong 0" in text
+    assert "all 24: I1 wrong offset 24" in text

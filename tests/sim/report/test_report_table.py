@@ -128,3 +128,46 @@ def test_a_failed_expectation_is_a_diff_and_silence_is_not_success(told: SimpleN
     assert clean.endswith(
         "nothing poisoned, but nothing was hit either: that proves nothing; the file expects nothing\n"
     )
+
+
+def test_a_finding_that_comes_again_step_by_step_is_one_line(told: SimpleNamespace) -> None:
+    steps = (1, 2, 3, 5)
+    findings = tuple(told.finding(i, step=step, message="it stands") for i, step in enumerate(steps))
+    text = printed(told.result(x=told.outcome(findings=findings)))
+    assert ": 4 findings" in text
+    assert text.count("it stands") == 1
+    assert "I1 poison  steps 1 to 3, 5  it stands" in text
+
+
+def test_what_differs_in_more_than_the_step_is_not_put_together(told: SimpleNamespace) -> None:
+    findings = (told.finding(0, step=1), told.finding(1, step=2, readers=("c",)), told.finding(2, step=2))
+    text = printed(told.result(x=told.outcome(findings=findings)))
+    assert text.count(FINDING.replace("step 1", "steps 1 to 2")) == 1
+    assert text.count(FINDING.replace("step 1", "step 2")) == 1
+
+
+def test_ten_are_shown_however_often_each_came(told: SimpleNamespace) -> None:
+    findings = tuple(
+        told.finding(12 * step + i, step=step, message=f"wrong {i}") for step in range(3) for i in range(12)
+    )
+    text = printed(told.result(x=told.outcome(findings=findings)))
+    assert text.count("steps 0 to 2  wrong") == 10
+    assert "… and 6 more; in all: I1 wrong offset 36" in text
+
+
+def test_what_is_no_number_is_shown_before_a_hazard_and_after_poison(told: SimpleNamespace) -> None:
+    severities = ("loss", "shape", "hazard", "numerics", "poison")
+    findings = tuple(told.finding(i, severity=severity, message=severity) for i, severity in enumerate(severities))
+    text = printed(told.result(x=told.outcome(findings=findings)))
+    places = [text.index(f"  {severity}\n") for severity in ("poison", "numerics", "hazard", "shape", "loss")]
+    assert places == sorted(places)
+
+
+def test_claims_that_were_not_judged_have_a_row_and_are_never_clean(told: SimpleNamespace) -> None:
+    clean = printed(told.result(x=told.clean(restores=1), expected=False))
+    assert "not judged" not in clean and "nothing poisoned" in clean
+    text = printed(told.result(x=told.clean(restores=1, not_judged=3, not_asked=("hits",)), expected=False))
+    assert row(text, "not judged")[0].strip() == "3"
+    assert "nothing poisoned of what was judged" in text
+    assert "3 claim or hits not judged" not in text and "3 claims or hits not judged" in text
+    assert ": not asked: hits" in text

@@ -1,0 +1,47 @@
+"""I5: a hit is held against the cache as the decision found it, whatever the rules then do with its claims."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sim.cache.partial import PARTIAL_HITS
+from sim.engine.rules import RULES
+from sim.scenario import load
+from sim.simulate import replay
+
+FOLLOWED = """
+schema: stateat/1
+name: followed
+title: The one follower of a tail
+engine:
+  preset: vllm-0.27.0
+  groups:
+    - {{name: attention, kind: full-attention, block_size: 2}}
+    - {{name: gdn, kind: recurrent, block_size: 4}}
+  rules: {{partial_hit: {partial_hit}, publish: {publish}}}
+  clock: steps
+workload:
+  requests:
+    - {{id: owner, prompt: [[1, 6]]}}
+    - {{id: follower, after: owner, prompt: [[1, 6], [2, 2]]}}
+    - {{id: again, after: follower, prompt: [[1, 6], [2, 2], [3, 3]]}}
+"""
+
+
+@pytest.mark.parametrize("publish", RULES["publish"])
+@pytest.mark.parametrize("partial_hit", PARTIAL_HITS)
+def test_a_hit_on_what_is_published_is_never_called_unpublished(partial_hit: str, publish: str, tmp_path: Path) -> None:
+    path = tmp_path / "followed.yaml"
+    path.write_text(FOLLOWED.format(partial_hit=partial_hit, publish=publish))
+    (outcome,) = replay(load(path)).variants.values()
+    assert "I5" not in {finding.invariant for finding in outcome.findings}
+
+
+def test_the_follower_in_place_hits_and_is_clean(tmp_path: Path) -> None:
+    path = tmp_path / "followed.yaml"
+    path.write_text(FOLLOWED.format(partial_hit="follower-in-place", publish="at-schedule"))
+    (outcome,) = replay(load(path)).variants.values()
+    assert outcome.hits["follower"] == 6
+    assert outcome.findings == ()
