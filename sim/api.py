@@ -59,12 +59,13 @@ def replay(
     if seed is not None:
         scenario = scenario.reseeded(seed)
     columns: dict[tuple[str, str], Columns] = {}
+    by_preset: list[Run] = []
     with Fleet(_several(engine)) as fleet:
 
         def one(run: Run) -> Outcome:
             make = fleet.maker(run)
-            for text in warned([run]) if make is None else ():
-                warn(text, DepartureWarning, stacklevel=2)
+            if make is None:
+                by_preset.append(run)
             observers = [Columns()] if record else []
             for heard in observers:
                 columns[run.variant, run.case] = heard
@@ -78,6 +79,8 @@ def replay(
             run_one=one,
             spread=fleet.spread,
         )
+    for text in warned(by_preset):
+        warn(text, DepartureWarning, stacklevel=2)
     return replace(result, columns=columns)
 
 

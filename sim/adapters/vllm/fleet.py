@@ -134,7 +134,7 @@ class Fleet:
         options = replace(run.options, preset=nearest, rules={})
         away = run.options.preset != preset
         if nearest != preset:
-            text = f"{name} has no preset: {nearest} stands in for it where it cannot be asked (what a worker reads and writes)"
+            text = f"{name} has no preset: {nearest} stands in where it is not asked (what a worker reads and writes)"
             if text not in self._warned:
                 self._warned.add(text)
                 self._warn(text)
