@@ -16,7 +16,7 @@ from warnings import warn
 
 from sim.errors import DepartureWarning
 from sim.result import Result
-from sim.scenario import Run, Scenario, load, warnings
+from sim.scenario import Run, Scenario, load, warned
 from sim.stats import paired, rates, wilson
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def replay(
 
         def one(run: Run) -> Outcome:
             make = fleet.maker(run)
-            for text in warnings(run) if make is None else ():
+            for text in warned([run]) if make is None else ():
                 warn(text, DepartureWarning, stacklevel=2)
             observers = [Columns()] if record else []
             for heard in observers:

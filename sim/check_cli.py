@@ -114,12 +114,12 @@ def check(
 
 def _expected(scenario: Scenario, truth: Mapping[str, str], fleet: Fleet) -> Result:
     """A scenario's outcome, after what its release would say of its configuration."""
-    from sim.scenario import warnings
+    from sim.scenario import warned
     from sim.simulate import replay as run_all
     from sim.simulate import simulate
 
     not_compared(scenario, truth)
-    for text in dict.fromkeys(text for run in scenario.expanded for text in warnings(run)):
+    for text in warned(scenario.expanded):
         click.echo(f"warning: {text}", err=True)
     return run_all(scenario, truth=truth, run_one=lambda run: simulate(run, make=fleet.maker(run)), spread=fleet.spread)
 

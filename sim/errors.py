@@ -50,4 +50,4 @@ def exit_code(interrupt: KeyboardInterrupt) -> int:
 
 
 class DepartureWarning(UserWarning):
-    """A preset is known not to decide as its release with an option that a scenario has; the message names the option."""
+    """A preset is known not to decide as its release with an option that a scenario has; the message names it."""

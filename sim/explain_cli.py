@@ -179,14 +179,14 @@ def _simulated(scenario: Scenario, variants: Sequence[str]) -> dict[str, list[tu
     """All runs, by variant."""
     from sim.report.progress import Progress
     from sim.report.text import case_name
-    from sim.scenario import runs, warnings
+    from sim.scenario import runs, warned
     from sim.simulate import simulate
 
     found: dict[str, list[tuple[Run, Outcome]]] = {}
     for run in runs(scenario, only=variants):
         # A user's rule that prints must not spoil what a machine reads.
         name = case_name(run.variant, run.case)
-        for text in warnings(run):
+        for text in warned([run]):
             click.echo(f"warning: {text}", err=True)
         with Progress(name, run.options.clock) as progress, redirect_stdout(sys.stderr):
             found.setdefault(run.variant, []).append((run, simulate(run, progress=progress.update)))

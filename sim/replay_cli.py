@@ -167,13 +167,13 @@ class _Studio:
     def _one(self, run: Run, check: Callable[[Run, Outcome], None] | None) -> Outcome:
         from sim.report.banner import banner
         from sim.report.progress import Progress
-        from sim.scenario import warnings
+        from sim.scenario import warned
         from sim.simulate import simulate
 
         name = run.variant + (f" / {run.case}" if run.case else "")
         make = self.fleet.maker(run)
         click.echo(banner(name, run.options, make is not None, terminal_width()), err=True)
-        for text in warnings(run) if make is None else ():
+        for text in warned([run]) if make is None else ():
             click.echo(f"warning: {text}", err=True)
         observers = list(self._observers(run))
         # A user's rule that prints must not spoil what a machine reads.

@@ -7,7 +7,7 @@ and lists replace; a map of another ``kind`` replaces too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -207,7 +207,16 @@ def warnings(run: Run) -> list[str]:
     trace = run.workload.trace
     if trace and trace.format != "jsonl" and trace.time_scale == 1 and options.clock == "steps":
         texts.append("the trace's microseconds become step numbers: set trace.time_scale (0.0001: steps of 10 ms)")
-    return [f"{run.variant}{f' / {run.case}' if run.case else ''}: {text}" for text in texts]
+    return texts
+
+
+def warned(runs: Iterable[Run]) -> list[str]:
+    """What is to be warned of in some runs, each once, with the variants (and cases) that it is true of."""
+    found: dict[str, list[str]] = {}
+    for run in runs:
+        for text in warnings(run):
+            found.setdefault(text, []).append(f"{run.variant}{f' / {run.case}' if run.case else ''}")
+    return [f"{', '.join(dict.fromkeys(names))}: {text}" for text, names in found.items()]
 
 
 def json_schema() -> dict[str, Any]:

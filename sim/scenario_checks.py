@@ -65,7 +65,8 @@ def _lacks(model: Engine) -> Iterator[Complaint]:
     if interval and not any(g.kind == "recurrent" or g.sliding_window for g in model.groups):
         yield (
             ("prefix_cache_retention_interval",),
-            f"found {interval}, allowed 0 or none without a recurrent group or a sliding window: full attention keeps all",
+            f"found {interval}, allowed 0 or none without a recurrent group or a sliding window: "
+            "full attention keeps all",
         )
     if interval and blocks and interval % lcm(*blocks):
         yield (

@@ -1,4 +1,4 @@
-"""Whether a request could come to its end if it had the pool to itself: found by letting it, on a scheduler of its own."""
+"""Whether a request could come to its end if it had the pool to itself: found by letting it, on its own scheduler."""
 
 from __future__ import annotations
 

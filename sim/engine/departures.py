@@ -1,7 +1,7 @@
-"""Where a preset is known not to decide as its release, or to run what its release would not: by the option that does it.
+"""Where a preset is known not to decide as its release, or to run what its release would not, by option.
 
-A departure is a warning that names the option, until the preset can. What is asked is the table of rule values in force,
-so that a rule that is put in instead counts.
+A departure is a warning that names the option, until the preset can. What is asked is the table of rule values in
+force, so that a rule that is put in instead counts.
 """
 
 from __future__ import annotations
@@ -62,6 +62,12 @@ def _decode_spans_a_unit(options: Options, rules: Mapping[str, str]) -> bool:
     return bool(options.num_prefill_checkpoint_blocks) and wide and rules["checkpoint"] == "at-prefill-end"
 
 
+def _padding_cut(options: Options, rules: Mapping[str, str]) -> bool:
+    drafts, split = options.speculative.num_speculative_tokens, any(group.aligned for group in options.groups)
+    cut = 0 < options.long_prefill_token_threshold <= drafts and rules["padding"] != "kept"
+    return cut and not (split and options.enable_prefix_caching)
+
+
 def _no_budget(options: Options, rules: Mapping[str, str]) -> bool:
     taken = options.speculative.draft_slots * options.max_num_seqs
     return rules["draft_slots"] == "max-num-seqs" and taken >= options.max_num_batched_tokens
@@ -97,8 +103,8 @@ DEPARTURES = (
     Departure(
         "groups",
         _uncut,
-        "with attention blocks of several sizes releases to vLLM 0.28 stop with an assertion where a hit ends inside one, "
-        "and miscount free blocks where a connector brings more",
+        "with attention blocks of several sizes releases to vLLM 0.28 stop with an assertion where a hit ends inside "
+        "one, and miscount free blocks where a connector brings more",
     ),
     Departure(
         "speculative.multi_module",
@@ -111,6 +117,12 @@ DEPARTURES = (
         "releases from vLLM 0.30 on stop with an assertion where a decode and its drafts reach over a hash unit",
     ),
     Departure(
+        "long_prefill_token_threshold",
+        _padding_cut,
+        "releases from vLLM 0.29 on stop with an assertion where it cuts the placeholders of a request that is padded, "
+        "unless chunks are split at recurrent blocks",
+    ),
+    Departure(
         "speculative.draft_slots",
         _no_budget,
         "releases to vLLM 0.27 refuse slots that leave no token of max_num_batched_tokens",
@@ -118,7 +130,8 @@ DEPARTURES = (
     Departure(
         "offload.blocks",
         lambda options, rules: options.offload.blocks > 0,
-        "a release loads and stores beside its steps, and a request waits for what it loads; here that is there at once",
+        "a release loads and stores beside its steps, and a request waits for what it loads; "
+        "here that is there at once",
     ),
 )
 

@@ -120,6 +120,9 @@ class Padding:
 
     drops_clipped: bool
     """Whether placeholders that the split clips are dropped (0.29)."""
+    waits: bool = True
+    """Whether one waits where max_model_len has no room for them, or (0.29) goes on unpadded, also where there is none
+    for the token that is sampled behind them."""
     alone: bool = False
     """Whether a request that continues is padded even if nothing runs beside it (0.32)."""
 
@@ -258,8 +261,8 @@ RULES: dict[str, dict[str, object]] = {
     "retire": RETIREMENTS,
     "padding": {
         "kept": Padding(drops_clipped=False),
-        "dropped": Padding(drops_clipped=True),
-        "dropped-and-alone": Padding(drops_clipped=True, alone=True),
+        "dropped": Padding(drops_clipped=True, waits=False),
+        "dropped-and-alone": Padding(drops_clipped=True, waits=False, alone=True),
     },
     "draft_slots": {"max-num-seqs": draft_slots_per_seq, "scheduled": draft_slots_per_scheduled},
     "running": {"max-num-seqs": Running(), "fits-draft-pass": Running(fits_draft_pass=True)},

@@ -359,7 +359,8 @@ class Scheduler:
             count, stop = request.num_tokens - start, ""
             drafted = 0
             alone = self.rules.padding.alone and not prefills and start > 0
-            if self.num_drafts and count == 1 and (only_decodes or alone):
+            roomy = self.rules.padding.waits or start + count + self.num_drafts < self.options.max_model_len
+            if self.num_drafts and count == 1 and (only_decodes or alone) and roomy:
                 # Placeholders make it as wide as the rows beside it, so that a full CUDA graph fits.
                 drafted = self.num_drafts
                 count += drafted

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sim.engine.options import Options
 from sim.engine.presets import PRESETS
 from sim.errors import InputError
-from sim.scenario import Run, json_schema, load, runs, warnings
+from sim.scenario import Run, json_schema, load, runs, warned
 from sim.workload.generate import arrivals
 
 DESIGN = """\
@@ -548,17 +548,17 @@ def test_what_0_26_refuses_is_a_warning_and_only_there(written: Any) -> None:
     )
     text = text.replace("budgets: [364, 2002]", "budgets: [364]")
     old, fixed = runs(load(written(text)))
-    assert [w.split(": ")[0] for w in warnings(old)] == ["old gate", "old gate"]
-    assert "above max_num_batched_tokens" in warnings(old)[0] and "threshold (800) below" in warnings(old)[1]
-    assert warnings(fixed) == []
+    assert [w.split(": ")[0] for w in warned([old])] == ["old gate", "old gate"]
+    assert "above max_num_batched_tokens" in warned([old])[0] and "threshold (800) below" in warned([old])[1]
+    assert warned([fixed]) == []
 
 
 def test_a_trace_under_steps_without_a_scale_is_a_warning(written: Any) -> None:
     text = HEAD.split("workload:")[0] + "  clock: steps\nworkload: {trace: {format: azure, path: x.csv}}\n"
     [run] = runs(load(written(text)))
-    assert "time_scale" in warnings(run)[0]
+    assert "time_scale" in warned([run])[0]
     [scaled] = runs(load(written(text.replace("x.csv", "x.csv, time_scale: 0.001"))))
-    assert warnings(scaled) == []
+    assert warned([scaled]) == []
 
 
 # -- the JSON Schema ---------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -17,8 +17,8 @@ from sim.workload import Arrival
 
 UNSAID = frozenset({"preset", "rules", "offload", "decode_context_parallel_size", "max_concurrent_batches"})
 """Options that no live release is asked with (:mod:`sim.adapters.vllm`): what a server draws of them is nothing."""
-INERT = frozenset({"initial_block_size", "costs"})
-"""Options that decide nothing under a preset's own rules and ``clock: steps``."""
+INERT = frozenset({"initial_block_size", "costs", "clock", "acceptance_rate"})
+"""Options that decide nothing under a preset's own rules, or only when steps begin and which drafts are right."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,8 @@ class Server:
             "livelock": outcome.livelock,
             **{name: getattr(decisions, name) for name in told},
             "evicted": {step: gone for step in range(outcome.steps + 1) if (gone := decisions.evictions(step))},
-            **{
-                name: getattr(outcome, name)
-                for name in ("digest", "poisoned", "wrong_reads", "deferred", "free_blocks")
-            },
+            **{name: getattr(outcome, name) for name in ("digest", "poisoned", "wrong_reads", "deferred")},
+            "free_blocks": outcome.free_blocks,
         }
 
 
@@ -75,12 +73,11 @@ def servers(draw: st.DrawFn, preset: str) -> Server:
     # What one request needs at most: its tokens, in a recurrent group 2 + K states, a checkpoint and a copy.
     least = sum(-(-(longest + drafts + 1) // g.block_size) + (g.recurrent and drafts + 4) for g in groups) + 2
     least += sum(drafts for g in groups if g.recurrent and not g.aligned)
+    scarce = max(least // 2, len(groups) + drafts + 1)
     options = Options(
         tuple(groups),
         preset=preset,
-        num_blocks=draw(
-            st.sampled_from([max(least // 2, len(groups) + drafts + 1), least, least + 5, 2 * least, 8 * least])
-        ),
+        num_blocks=draw(st.sampled_from([scarce, least, least + 5, 2 * least, 8 * least])),
         max_num_batched_tokens=draw(st.integers(max(states, default=widest) // 2 + drafts + 2, 6 * widest + 16)),
         max_num_seqs=draw(st.sampled_from([1, 2, 3, 6, 16])),
         max_model_len=draw(st.sampled_from([longest + 1, longest + drafts + 1, 4096])),
@@ -97,9 +94,8 @@ def servers(draw: st.DrawFn, preset: str) -> Server:
         clock="steps",
     )
     if states:
-        options = replace(
-            options, cache_config_block_size=draw(st.sampled_from([None, None, None, max(states), min(sizes)]))
-        )
+        grid = draw(st.sampled_from([None, None, None, max(states), min(sizes)]))
+        options = replace(options, cache_config_block_size=grid)
     if known["retention"] == "interval" and (states or any(g.sliding_window for g in groups)) and draw(st.booleans()):
         span = options.scheduler_block_size
         options = replace(options, prefix_cache_retention_interval=draw(st.sampled_from([0, span, 2 * span, 3 * span])))
@@ -146,11 +142,7 @@ def _groups(draw: st.DrawFn, known: dict[str, str], unit: int, speculative: Spec
     wide = unit * draw(st.sampled_from([1, 1, 2, 4, 8]))
     groups: list[Group] = []
     for i in range(draw(st.sampled_from([0, 1, 1, 1, 1, 2]))):
-        size = (
-            draw(st.sampled_from([unit, unit, wide, 2 * unit]))
-            if i
-            else draw(st.sampled_from([unit, unit, unit, wide]))
-        )
+        size = draw(st.sampled_from([unit, unit, unit, wide, 2 * unit] if i else [unit, unit, unit, wide]))
         groups.append(Group(f"attention {i}", "full-attention", size, draw(flagged)))
     for i in range(draw(st.sampled_from([0, 0, 0, 1, 2]))):
         size, window = draw(st.sampled_from([unit, unit, wide])), draw(st.integers(2, 3 * wide))
@@ -221,5 +213,3 @@ def _with_items(draw: st.DrawFn, arrivals: Sequence[Arrival]) -> list[Arrival]:
         made.append(replace(arrival, segments=tuple(segments), encoder=tuple(spans)))
     return made
 
-
-assert {f.name for f in fields(Options)} >= UNSAID | INERT

@@ -74,6 +74,15 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "speculative": Speculative("ngram", 3),
         },
     ),
+    "releases from vLLM 0.29 on stop": (
+        {
+            "groups": (ATTENTION,),
+            "preset": "vllm-0.29.0",
+            "long_prefill_token_threshold": 3,
+            "speculative": Speculative("mtp", 3),
+        },
+        {"preset": "vllm-0.29.0", "long_prefill_token_threshold": 3, "speculative": Speculative("mtp", 3)},
+    ),
     "releases to vLLM 0.27 refuse slots": (
         {"max_num_batched_tokens": 64, "max_num_seqs": 32, "speculative": Speculative("ngram", 2, draft_slots=2)},
         {"max_num_batched_tokens": 65, "max_num_seqs": 32, "speculative": Speculative("ngram", 2, draft_slots=2)},

@@ -1,0 +1,42 @@
+"""Random servers draw every option that a release can express, and a preset runs each of them."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from servers import INERT, UNSAID, servers
+
+from sim.engine.options import Options, Speculative
+from sim.engine.presets import PRESETS, table
+from sim.engine.support import lacks
+
+DRAWN: dict[str, set[Any]] = {}
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@settings(max_examples=60)
+@given(data=st.data())
+def test_a_server_asks_for_what_its_release_has_and_ends_or_stands_still(preset: str, data: st.DataObject) -> None:
+    server = data.draw(servers(preset))
+    assert not list(lacks(server.options, table(preset, {})))
+    assert server.facts() == server.facts()
+    for part in (server.options, server.options.speculative):
+        for field in fields(part):
+            DRAWN.setdefault(field.name, set()).add(repr(getattr(part, field.name)))
+    for group in server.options.groups:
+        for field in fields(group):
+            DRAWN.setdefault(f"groups.{field.name}", set()).add(getattr(group, field.name))
+
+
+def test_every_option_is_drawn_or_said_to_be_left_out() -> None:
+    """After the draws above."""
+    if not DRAWN:
+        pytest.skip("needs the draws of the tests above")
+    names = {f.name for f in (*fields(Options), *fields(Speculative))} - UNSAID - INERT
+    assert [name for name in sorted(names) if len(DRAWN[name]) < 2] == []
+    assert DRAWN["groups.mamba_cache_mode"] == {"align", "all"} and DRAWN["groups.eagle"] == {True, False}
+    assert {len(DRAWN[f"groups.{name}"]) > 1 for name in ("kind", "block_size", "sliding_window")} == {True}
