@@ -212,4 +212,3 @@ def _with_items(draw: st.DrawFn, arrivals: Sequence[Arrival]) -> list[Arrival]:
                     at += gap + size
         made.append(replace(arrival, segments=tuple(segments), encoder=tuple(spans)))
     return made
-

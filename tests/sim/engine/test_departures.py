@@ -60,6 +60,18 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "speculative": Speculative("mtp", 4, multi_module=True),
         },
     ),
+    "vLLM 0.33 stops with an error where a sliding window": (
+        {
+            "groups": (STATES, Group("window", "full-attention", 64, sliding_window=9)),
+            "preset": "vllm-0.33.0",
+            "speculative": Speculative("mtp", 2, multi_module=True),
+        },
+        {
+            "groups": (STATES, Group("window", "full-attention", 64, sliding_window=9)),
+            "preset": "vllm-0.33.0",
+            "speculative": Speculative("mtp", 2, multi_module=True, hash_lookahead=False),
+        },
+    ),
     "releases from vLLM 0.30 on stop": (
         {
             "groups": (Group("states", "recurrent", 4),),
