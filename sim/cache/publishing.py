@@ -77,9 +77,7 @@ class Publishing:
         self, request: Request, manager: RecurrentCache, table: Table, hashes: list[bytes], tokens: int, hashed: int
     ) -> None:
         """Full columns first, then the end of a chunk that stops at a reusable end, or what it exported."""
-        new = manager.publish(
-            request.id, table, hashes, min(tokens, hashed), self._kept_states(request, manager)
-        )
+        new = manager.publish(request.id, table, hashes, min(tokens, hashed), self._kept_states(request, manager))
         if table.checkpoint is not None and self.rules.checkpoint.rekeys:
             offset = table.checkpoint[0]
             tail = self.rules.boundaries.tail(

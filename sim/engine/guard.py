@@ -53,9 +53,10 @@ class Guard:
         return s.eagle and not (self.spares_infill and s.method in INFILL_METHODS)
 
     def ahead(self, options: Options) -> int:
-        """Tokens behind a block that its hash covers."""
+        """Tokens behind a block that its hash covers; none beside a tier, whose connector keeps hashes as they were."""
         s = options.speculative
         wanted = self.hashes_ahead and s.hash_lookahead and s.block_drop and options.enable_prefix_caching
+        wanted = wanted and not options.offload.blocks
         return s.prefill_lookahead if wanted and self._looks_ahead(options) else 0
 
     def drop(self, options: Options) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from sim.engine.options import Options
+from sim.engine.options import INFILL_METHODS, Options
 from sim.workload import Arrival
 
 Asked = Callable[[Options, Sequence[Arrival]], bool]
@@ -31,6 +31,7 @@ ASKED: Mapping[str, Asked] = {
     "load_failure": lambda options, arrivals: any(arrival.load_error for arrival in arrivals),
     "modules": lambda options, arrivals: options.speculative.multi_module,
     "offload": lambda options, arrivals: options.offload.blocks > 0,
+    "running": lambda options, arrivals: options.speculative.method in INFILL_METHODS,
     "snapshots": lambda options, arrivals: any(arrival.snapshots for arrival in arrivals),
     "state_blocks": _several_sizes,
     "threshold": lambda options, arrivals: options.long_prefill_token_threshold > 0,

@@ -26,6 +26,7 @@ VLLM_0_26_0: dict[str, str] = {
     "retire": "stops-at-null-gap",
     "padding": "kept",
     "draft_slots": "max-num-seqs",
+    "running": "max-num-seqs",
     "modules": "one",
     "kernel": "align-and-all",
     "worker": "v2",
@@ -45,7 +46,8 @@ VLLM_0_26_0: dict[str, str] = {
 }
 
 # PR 51113: chunk ends keep to the grid up to prefill_end, and a mid-block start always stops at its block's end.
-# A connector is told of attention's own hit, if it brings more than that.
+# A connector is told of attention's own hit, if it brings more than that. Without prefix caching the block freed first is
+# used again first.
 VLLM_0_27_0: dict[str, str] = {
     **VLLM_0_26_0,
     "split": "prefill-end",
@@ -69,7 +71,7 @@ VLLM_0_28_0: dict[str, str] = {
 
 # Placeholders that the split clips are dropped; internal checkpoints; retention intervals; a module for each draft.
 # Groups that take part in caching are asked for hits finer than a block, which several ranks have too. All attention
-# groups' blocks are cut to the hit.
+# groups' blocks are cut to the hit; a window keeps what a hit inside a scheduler block can need.
 VLLM_0_29_0: dict[str, str] = {
     **VLLM_0_28_0,
     "modules": "one-a-draft",
@@ -83,7 +85,7 @@ VLLM_0_29_0: dict[str, str] = {
 
 # Reusable ends leave a token for the logits, and the tail follows the drop; only the chunk that reaches the prefill's
 # end exports a checkpoint; retirement walks gaps; the drop may be looked up past the end (in an offload tier too), or
-# turned off; no ``all`` mode.
+# turned off; a block's hash names every encoded item in it (since 0.31); no ``all`` mode.
 VLLM_0_32_0: dict[str, str] = {
     **VLLM_0_29_0,
     "kernel": "align",
@@ -100,11 +102,13 @@ VLLM_0_32_0: dict[str, str] = {
     "item_hash": "every",
 }
 
-# Hashes cover the token behind their block instead of a drop; verified tokens are published when their step commits;
-# the encoder's cap knows no look-ahead, and whom it leaves no token steps aside.
+# Hashes cover the token behind their block instead of a drop; a drafter that fills in bounds how many requests run;
+# verified tokens are published when their step commits; the encoder's cap knows no look-ahead, and whom it leaves no
+# token steps aside.
 VLLM_0_33_0: dict[str, str] = {
     **VLLM_0_32_0,
     "drafter_guard": "look-ahead-hash",
+    "running": "fits-draft-pass",
     "publish": "at-schedule-and-commit",
     "blocked": "skip-capped",
     "encoder": "after-split-unshifted",

@@ -30,7 +30,7 @@ from sim.engine.guard import GUARDS, Guard
 from sim.engine.inflight import ABORTS, FREES, Abort, Free
 from sim.engine.kernel import KERNELS, Kernel
 from sim.engine.memory import MEMORIES, Memory
-from sim.engine.options import Options
+from sim.engine.options import INFILL_METHODS, Options
 from sim.engine.proposals import PROPOSALS
 from sim.engine.seed import SEEDS, Seed, seed_state_block
 from sim.engine.split import SPLITS, Cut, Split
@@ -80,6 +80,21 @@ class Flag:
     """A rule with two answers."""
 
     on: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """How many requests run at once."""
+
+    fits_draft_pass: bool = False
+    """Whether no more do than a drafter that fills in has rows for, in a pass with as many tokens as a batch (0.33)."""
+
+    def most(self, options: Options) -> int:
+        """That number."""
+        s = options.speculative
+        if not (self.fits_draft_pass and s.eagle and s.method in INFILL_METHODS):
+            return options.max_num_seqs
+        return max(min(options.max_num_seqs, options.max_num_batched_tokens // s.lookahead_tokens), 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +193,8 @@ class Rules:
     """What a waiting request with one token left is padded with."""
     draft_slots: Callable[[Options], int]
     """What a drafter takes off the budget."""
+    running: Running
+    """How many requests run at once."""
     modules: Flag
     """How a multi-token predictor drafts; on: a module of its own for each draft is known."""
     kernel: Kernel
@@ -248,6 +265,7 @@ RULES: dict[str, dict[str, object]] = {
         "dropped-and-alone": Padding(drops_clipped=True, waits=False, alone=True),
     },
     "draft_slots": {"max-num-seqs": draft_slots_per_seq, "scheduled": draft_slots_per_scheduled},
+    "running": {"max-num-seqs": Running(), "fits-draft-pass": Running(fits_draft_pass=True)},
     "modules": {"one": Flag(False), "one-a-draft": Flag(True)},
     "kernel": KERNELS,
     "worker": MEMORIES,

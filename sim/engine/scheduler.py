@@ -55,6 +55,8 @@ class Scheduler:
         self.observer = observer
         self.seed = seed
         self.num_drafts = options.speculative.num_speculative_tokens
+        self.most = rules.running.most(options)
+        """Requests that may run at once."""
         self.threshold = options.long_prefill_token_threshold
         taken = rules.draft_slots(options)
         self.slots = 0 if taken else options.speculative.draft_slots
@@ -148,7 +150,7 @@ class Scheduler:
             or self.pipeline
             or self._aborted
             or self._reset_asked
-            or (self.waiting and len(self.running) < self.options.max_num_seqs)
+            or (self.waiting and len(self.running) < self.most)
         ):
             return 0
         return self.quiet.until() - step
@@ -342,7 +344,7 @@ class Scheduler:
         limit = left
         place = 0
         """Those before it got nothing, and stepped aside."""
-        while place < len(self.waiting) and len(self.running) < self.options.max_num_seqs:
+        while place < len(self.waiting) and len(self.running) < self.most:
             taken = self.quiet.tokens + sum(row.end - row.start for row in rows)
             left = min(limit, self._room(taken, rows))
             if left <= 0:

@@ -162,7 +162,8 @@ def test_any_load_is_decided_as_the_live_release_decides_it(
 
 @st.composite
 def with_items(draw: st.DrawFn, arrivals: Sequence[Arrival]) -> list[Arrival]:
-    """Spans that an encoder computes, some of them side by side; the same text has the same ones, and all of each."""
+    """Spans that an encoder computes, some of them side by side; the same text has the same ones, and all of each, or a
+    request has spans of its own: then the same tokens are text for one, and an item for another."""
     texts: dict[int, list[tuple[int, int]]] = {}
     made = []
     for arrival in arrivals:
@@ -181,6 +182,12 @@ def with_items(draw: st.DrawFn, arrivals: Sequence[Arrival]) -> list[Arrival]:
             if kept:
                 segments.append((seed, kept))
             before += kept
+        if draw(st.booleans()):
+            spans, at = [], 0
+            for gap, size in draw(st.lists(st.tuples(GAPS, st.integers(1, 40)), max_size=5)):
+                if at + gap + size <= before:
+                    spans.append((at + gap, size))
+                    at += gap + size
         whole = [*segments, (10**6 + arrival.index, 1)]
         made.append(replace(arrival, segments=tuple(whole), encoder=tuple(spans)))
     return made

@@ -1019,3 +1019,15 @@ def test_outputs_of_an_explicit_stream_are_appended() -> None:
     story.step(story.run("a", 3, 4, 7, (4, 7)), story.claim(7, "a", 4))
     assert story.findings == ()
     assert story.auditor.requests["a"].tokens.fingerprint(5) == Tokens.explicit([1, 2, 3, 4, 5]).fingerprint(5)
+
+
+@pytest.mark.parametrize(("encoder", "wrong"), [((), False), (((4, 6),), True), (((16, 4),), False)])
+def test_i5_a_state_of_text_is_not_that_of_an_item_with_the_same_tokens(
+    encoder: tuple[tuple[int, int], ...], wrong: bool
+) -> None:
+    story = Story()
+    story.arrive("a", seed=1)
+    story.step(story.admit("a"), story.claim(7, "a", 16), story.run("a", 0, 16, 0, (16, 7)))
+    story.auditor.arrive("b", 1, 0, ((1, 40),), None, 8, encoder)
+    story.step(story.admit("b", 16, 7))
+    assert ("I5" in {finding.invariant for finding in story.findings if finding.request == "b"}) is wrong

@@ -16,6 +16,7 @@ from sim.tokens import (
     mix,
     output_seed,
     prefix_fingerprints,
+    read_under,
     segment_ids,
     splitmix64,
 )
@@ -227,3 +228,23 @@ def test_an_extended_stream_is_the_longer_stream(ids: list[int], more: list[int]
 def test_a_generated_stream_knows_its_prompt() -> None:
     tokens = Tokens.generate([(1, 5), (2, 3)], 0, 4)
     assert (tokens.num_prompt, len(tokens)) == (8, 12)
+
+
+@given(st.integers(1, 60), st.integers(0, 30), st.integers(1, 30))
+def test_an_item_reads_as_no_text_and_as_itself_alone(length: int, start: int, size: int) -> None:
+    text = segment_ids([(1, start + size + length)])
+    read = read_under(((start, size),), text)
+    outside = np.r_[read[:start], read[start + size :]]
+    assert outside.tolist() == np.r_[text[:start], text[start + size :]].tolist()
+    assert (read[start : start + size] >= VOCABULARY).all() and (read < 2**32 - 1).all()
+    # A longer item is another one from its first place on; the same one elsewhere reads as it does here.
+    longer = read_under(((start, size + 1),), text)
+    assert (longer[start : start + size] != read[start : start + size]).all()
+    moved = read_under(((0, size),), text[start : start + size])
+    assert moved.tolist() == read[start : start + size].tolist()
+
+
+def test_outputs_of_a_request_are_the_same_behind_an_item() -> None:
+    plain, item = (Tokens.generate([(1, 8)], 0, 4, spans) for spans in ((), ((2, 3),)))
+    assert item.ids[8:].tolist() == plain.ids[8:].tolist() and item.fingerprint(2) == plain.fingerprint(2)
+    assert all(item.fingerprint(n) != plain.fingerprint(n) for n in range(3, 13))

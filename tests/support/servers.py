@@ -183,7 +183,7 @@ GAPS = st.sampled_from([0, 0, 1, 2, 7, 30])
 
 
 def _with_items(draw: st.DrawFn, arrivals: Sequence[Arrival]) -> list[Arrival]:
-    """Spans that an encoder computes; the same text has the same ones, and all of each."""
+    """Spans that an encoder computes; the same text has the same ones, and all of each, or a request has its own."""
     texts: dict[int, list[tuple[int, int]]] = {}
     made = []
     for arrival in arrivals:
@@ -203,6 +203,12 @@ def _with_items(draw: st.DrawFn, arrivals: Sequence[Arrival]) -> list[Arrival]:
                 segments.append((seed, kept))
             before += kept
         segments = segments or [arrival.segments[0]]
+        if draw(st.booleans()):
+            length, at = sum(size for _, size in segments), 0
+            spans = []
+            for gap, size in draw(st.lists(st.tuples(GAPS, st.integers(1, 40)), max_size=5)):
+                if at + gap + size <= length:
+                    spans.append((at + gap, size))
+                    at += gap + size
         made.append(replace(arrival, segments=tuple(segments), encoder=tuple(spans)))
     return made
-

@@ -401,3 +401,14 @@ def test_a_real_deployments_tokens_are_checked_as_they_are(tmp_path: Path) -> No
         return [(v["poisoned"], v["wrong_restores"], len(v["findings"])) for v in tree["variants"].values()]
 
     assert counts(to_json(audit(write(tmp_path, "\n".join(lines))))) == counts(findings(S02))
+
+
+def test_a_log_without_encoded_items_may_leave_their_key_out(tmp_path: Path) -> None:
+    line = {"event": "arrive", "request": "a", "index": 0, "time_us": 0, "segments": [[1, 4]], "tokens": None}
+    start = next(line for line in (ROOT / "docs/examples/deployment.jsonl").read_text().splitlines())
+    path = tmp_path / "log.jsonl"
+    path.write_text(start + "\n" + json.dumps({**line, "max_tokens": 1}) + "\n")
+    assert [event.encoder for event in read(path) if not isinstance(event, Run)] == [()]
+    path.write_text(start + "\n" + json.dumps(line) + "\n")
+    with pytest.raises(InputError, match=r"log\.jsonl:2: arrive\.max_tokens: missing"):
+        list(read(path))

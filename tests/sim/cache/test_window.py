@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from sim.cache.lookup import geometry, intersection, window_blocks
 from sim.cache.pool import NULL, BlockPool
 from sim.cache.window import MASKS, Mask
+from sim.conform import Decisions
 from sim.engine.options import Options, Speculative
 from sim.events import Group
 from sim.result import Outcome
@@ -127,3 +128,36 @@ def test_f10_a_window_turns_fine_hits_off_unless_it_opts_out(cacheable: bool, fi
     window = Group("window", "full-attention", 4, sliding_window=4, prefix_cacheable=cacheable)
     groups = (Group("attention", "full-attention", 4), Group("gdn", "recurrent", 8), window)
     assert geometry(Options(groups, prefix_match_unit=2), False).fine is fine
+
+
+@pytest.mark.parametrize("release", ["0.26.0", "0.27.0", "0.28.0", "0.29.0", "0.32.0", "0.33.0"])
+def test_a_window_alone_is_hit_inside_a_state_block_from_0_29_on(release: str) -> None:
+    """As each release decides it: a window whose block is the hash unit, beside states of a wider block."""
+    groups = (Group("window", "full-attention", 16, sliding_window=100), Group("gdn", "recurrent", 128))
+    options = Options(groups, preset=f"vllm-{release}", clock="steps")
+    outcome = drive(options, [Arrival(name, i, 0, ((1, 17),)) for i, name in enumerate("ab")])
+    assert outcome.hits["b"] == (16 if release >= "0.29.0" else 0)
+
+
+def test_blocks_are_let_go_of_in_the_order_of_the_groups() -> None:
+    """As vLLM 0.33.0 decides it: slots that a request is handed next hang on what was freed first."""
+    groups = (
+        Group("attention", "full-attention", 2),
+        Group("window", "full-attention", 2, sliding_window=7),
+        Group("gdn", "recurrent", 4),
+    )
+    heard = Decisions()
+    options = Options(groups, preset="vllm-0.33.0", num_blocks=49, clock="steps")
+    arrivals = [Arrival("a", 0, 0, ((1, 20),)), Arrival("b", 1, 1, ((2, 12), (4, 7)), 7)]
+    drive(options, arrivals, observers=[heard], fast_forward=False)
+    assert heard.launches[9, "b"] == (24, 25, 0, 14, 14)
+
+
+@pytest.mark.parametrize(("window", "slot"), [(1, 1), (6, 3), (30, 4)])
+def test_a_window_holds_nothing_before_it_for_tokens_that_a_connector_brings(window: int, slot: int) -> None:
+    """As vLLM 0.33.0 decides it: which slot the recurrent group's state gets, behind the window's blocks."""
+    heard = Decisions()
+    groups = (Group("window", "full-attention", 4, sliding_window=window), Group("gdn", "recurrent", 12))
+    arrival = Arrival("a", 0, 0, ((2, 10),), external=21)
+    drive(Options(groups, preset="vllm-0.33.0", clock="steps"), [arrival], observers=[heard], fast_forward=False)
+    assert heard.launches[0, "a"] == (9, 10, 0, slot, slot)

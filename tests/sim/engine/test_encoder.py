@@ -139,3 +139,55 @@ def test_items_that_all_fit_change_nothing(load: list[Arrival]) -> None:
     for preset in PRESETS:
         how = replace(options("after-split", 10_000, 10_000), preset=preset, rules={})
         assert run(how, *load).digest == run(how, *plain).digest
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_an_item_and_its_tokens_as_text_share_no_block_behind_its_start(preset: str) -> None:
+    """As vLLM 0.26.0 to 0.33.0 decide it: hits of four requests with the same tokens, one after another."""
+    groups = (Group("attention", "full-attention", 64), Group("gdn", "recurrent", 64))
+    spans = {"item": ((10, 30),), "text": (), "longer": ((10, 31),), "again": ((10, 30),)}
+    arrivals = [
+        Arrival(name, i, 0, ((1, 200),), encoder=span, after=before)
+        for i, ((name, span), before) in enumerate(zip(spans.items(), (None, *spans), strict=False))
+    ]
+    outcome = drive(Options(groups, preset=preset, clock="steps"), arrivals)
+    assert outcome.hits == {"item": 0, "text": 0, "longer": 0, "again": 192}
+
+
+@pytest.mark.parametrize(
+    ("spans", "text", "item"),
+    [
+        # What lies before an item is text for both.
+        (((40, 8),), 40, 16),
+        (((44, 8),), 40, 16),
+        (((8, 2),), 8, 8),
+        # Blocks are chained: the second item is the same one in vain.
+        (((0, 2), (16, 8)), 0, 0),
+        (((16, 8), (40, 8)), 16, 40),
+        # The same place, the same start, another item.
+        (((16, 7),), 16, 16),
+    ],
+)
+def test_a_hit_ends_before_the_first_item_that_differs(
+    spans: tuple[tuple[int, int], ...], text: int, item: int
+) -> None:
+    how = replace(options("after-split", 64), max_num_batched_tokens=BLOCK)
+    for asked, hit in (((), text), (((16, 8),), item)):
+        arrivals = [request(70, *spans, name="b", index=1), request(70, *asked, after="b")]
+        assert run(how, *arrivals).hits["a"] == hit
+
+
+def test_a_hash_that_looks_ahead_covers_the_item_behind_its_block() -> None:
+    """vLLM 0.33.0: an item that starts right behind a block is in that block's hash, one a token later is not."""
+    groups = (Group("attention", "full-attention", BLOCK, eagle=True), Group("gdn", "recurrent", BLOCK))
+    how = Options(
+        groups,
+        preset="vllm-0.33.0",
+        max_num_batched_tokens=BLOCK + 1,
+        partial_hits=False,
+        speculative=Speculative("mtp", 1),
+        clock="steps",
+    )
+    for start, hit in ((16, 8), (17, 16)):
+        arrivals = [request(40, (start, 4)), request(40, name="b", index=1, after="a")]
+        assert drive(how, arrivals).hits["b"] == hit

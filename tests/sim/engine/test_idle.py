@@ -49,7 +49,7 @@ def test_no_scenario_shows_a_rule_that_its_run_does_not_ask() -> None:
                 shown |= rules - unasked
     assert found == CONTROLS
     # Each of them is asked somewhere: by a variant that says so, or by what its preset decides.
-    assert set(ASKED) - shown <= {"draft_slots", "modules", "checkpoint", "threshold"}
+    assert set(ASKED) - shown <= {"draft_slots", "modules", "checkpoint", "threshold", "running"}
 
 
 def test_every_rule_is_named_as_it_is() -> None:

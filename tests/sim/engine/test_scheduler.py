@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sim.conform import Decisions
 from sim.engine.options import Options, Speculative
 from sim.events import EVENTS, Group, Observer
 from sim.result import Outcome
@@ -340,3 +341,22 @@ def test_without_prefix_caching_nothing_is_split_hit_or_claimed(enabled: bool) -
     outcome, _ = play(options, ask("a", 40, 1, 0, 1), ask("b", 60, 1, 3, 1), budgets=[20])
     assert (outcome.claims > 0) is (outcome.hit_tokens > 0) is enabled
     assert outcome.ends["a"] == ((16, 32, 40) if enabled else (20, 40))
+
+
+@pytest.mark.parametrize(
+    ("preset", "method", "ends"),
+    [
+        ("vllm-0.32.0", "dflash", {"a": 0, "b": 0}),
+        ("vllm-0.33.0", "dflash", {"a": 0, "b": 1}),
+        ("vllm-0.33.0", "dspark", {"a": 0, "b": 0}),
+        ("vllm-0.33.0", "mtp", {"a": 0, "b": 0}),
+    ],
+)
+def test_a_drafter_that_fills_in_bounds_who_runs_in_0_33(preset: str, method: str, ends: dict[str, int]) -> None:
+    """As each release decides it: three tokens in a batch are one request of K + 1, or three of K."""
+    groups = (Group("attention", "full-attention", 1), Group("gdn", "recurrent", 1))
+    drafting = Speculative(method, 1)
+    options = Options(groups, preset=preset, max_num_batched_tokens=3, speculative=drafting, clock="steps")
+    heard = Decisions()
+    drive(options, [Arrival(name, i, 0, ((i + 1, 1),)) for i, name in enumerate("ab")], observers=[heard])
+    assert heard.finished == ends
