@@ -66,12 +66,13 @@ def replay(
     if seed is not None:
         scenario = scenario.reseeded(seed)
     columns: dict[tuple[str, str], Columns] = {}
+    by_preset: list[Run] = []
     with Fleet(_several(engine), baseline=baseline or "") as fleet:
 
         def one(run: Run) -> Outcome:
             make = fleet.maker(run)
-            for text in warned([run]) if make is None else ():
-                warn(text, DepartureWarning, stacklevel=2)
+            if make is None:
+                by_preset.append(run)
             heard = Columns() if record else None
             outcome = simulate(run, [heard] if heard else [], make=make)
             if heard is not None:
@@ -88,6 +89,8 @@ def replay(
             below=fleet.below if baseline else None,
             baseline=fleet.baseline,
         )
+    for text in warned(by_preset):
+        warn(text, DepartureWarning, stacklevel=2)
     result.raise_if_nothing_ran()
     return replace(result, columns=columns)
 

@@ -227,6 +227,17 @@ def warnings(run: Run) -> list[str]:
         if 0 < threshold < block:
             texts.append(f"vLLM 0.26.0 refuses a long_prefill_token_threshold ({threshold}) below a block ({block})")
     texts += departures(options)
+    written = run.workload.requests or ()
+    if options.recurrent and any(request.external for request in written):
+        texts.append(
+            "workload.requests.external: any release counts a block too few for a state that a connector brings, and "
+            "stops with an error where the pool has no other; here the request waits"
+        )
+    if any(request.load_error for request in written):
+        texts.append(
+            "workload.requests.load_error: a release hears of a failed load when its step has run, and takes the blocks "
+            "back then; here it is known before"
+        )
     trace = run.workload.trace
     if trace and trace.format != "jsonl" and trace.time_scale == 1 and options.clock == "steps":
         texts.append("the trace's microseconds become step numbers: set trace.time_scale (0.0001: steps of 10 ms)")

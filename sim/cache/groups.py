@@ -368,6 +368,8 @@ class RecurrentCache(GroupCache):
                 self._move(request, table, copy)
             else:
                 self.redirect(request, table, copy)
+                # It is handed over too: one column too far, unless the whole table is (vLLM to 0.27).
+                appended = [copy, *appended]
         blocks.extend(new)
         table.started = True
         return appended + new

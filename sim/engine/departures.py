@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from sim.cache.fine import FINE_HITS
+from sim.engine.guard import GUARDS
 from sim.engine.options import Options
 from sim.engine.presets import table
 
@@ -68,6 +69,11 @@ def _padding_cut(options: Options, rules: Mapping[str, str]) -> bool:
     return cut and not (split and options.enable_prefix_caching)
 
 
+def _window_past_hashes(options: Options, rules: Mapping[str, str]) -> bool:
+    windows = any(group.sliding_window and group.prefix_cacheable for group in options.groups)
+    return windows and GUARDS[rules["drafter_guard"]].ahead(options) > 1
+
+
 def _no_budget(options: Options, rules: Mapping[str, str]) -> bool:
     taken = options.speculative.draft_slots * options.max_num_seqs
     return rules["draft_slots"] == "max-num-seqs" and taken >= options.max_num_batched_tokens
@@ -110,6 +116,11 @@ DEPARTURES = (
         "speculative.multi_module",
         _rereads_past_a_block,
         "releases refuse a drafter of several modules with more drafts than the scheduler block has tokens",
+    ),
+    Departure(
+        "speculative.multi_module",
+        _window_past_hashes,
+        "vLLM 0.33 stops with an error where a sliding window is looked up past the last token whose hash is known",
     ),
     Departure(
         "num_prefill_checkpoint_blocks",

@@ -186,9 +186,10 @@ class Request:
         """The scheduler hands the worker more of a recurrent group's table: columns from ``column`` on."""
         pages = self.pages[group]
         # A new table goes over whole, with what was hit or loaded.
-        pages += blocks if pages else self.tables[group].blocks
-        if any(blocks):
-            self._observer.allocate(self.id, group, column, blocks)
+        table = self.tables[group].blocks
+        pages += blocks if pages else table
+        if any(table[column:]):
+            self._observer.allocate(self.id, group, column, table[column:])
 
     def released(self, group: int, blocks: list[int]) -> None:
         """The scheduler took blocks of a recurrent group back."""

@@ -94,7 +94,7 @@ class Plan:
     picks: tuple[tuple[str, str], ...]
     """Variant and case; '' where the base has none."""
     warnings: tuple[str, ...] = ()
-    """What is likely a slip in it, or decided otherwise by a release; each value of each axis was looked at."""
+    """What is likely a slip in it, or decided otherwise by a preset's release, at some value of each axis."""
 
     @property
     def points(self) -> int:

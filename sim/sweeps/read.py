@@ -189,8 +189,10 @@ def _twice(values: Sequence[Node]) -> list[Problem]:
 
 
 def _try(plan: Plan) -> tuple[str, ...]:
-    """Refuse a value that the scenario refuses wherever it is tried; one that only does not go with some others makes
-    errors in the table. Returns what is to be warned of."""
+    """Refuse a value that the scenario refuses wherever it is tried; returns what is to be warned of.
+
+    One that only does not go with some others makes errors in the table.
+    """
     warned: dict[str, None] = {}
     proven: set[tuple[str, str]] = set()
     refused: dict[str, str] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,9 +10,12 @@ from sim.cache.groups import AttentionCache, RecurrentCache, Table
 from sim.cache.lookup import geometry
 from sim.cache.pool import NULL, BlockPool
 from sim.cache.retire import stops_at_null_gap
+from sim.conform import Decisions
 from sim.engine.options import Options
 from sim.events import Group
+from sim.simulate import drive
 from sim.tokens import Tokens
+from sim.workload import Arrival
 
 B = 16
 GEO = geometry(Options((Group("attention", "full-attention", 4), Group("gdn", "recurrent", B))), False)
@@ -306,3 +310,13 @@ def test_a_connectors_state_comes_alone_into_its_column() -> None:
     assert cache.extend("a", table, 60) == [2, 3]
     assert table.blocks == [NULL, NULL, 1, 2, 3]
     assert pool.num_free == 56
+
+
+@pytest.mark.parametrize(("release", "slot"), [("0.26.0", 6), ("0.27.0", 6), ("0.28.0", 8), ("0.33.0", 8)])
+def test_a_copy_for_who_was_given_no_block_yet_goes_one_column_too_far_to_0_27(release: str, slot: int) -> None:
+    """As each release decides it: what the request reads and writes once it has outgrown the block that was loaded."""
+    groups = (Group("attention", "full-attention", 2), Group("gdn", "recurrent", 8))
+    heard = Decisions()
+    options = Options(groups, preset=f"vllm-{release}", clock="steps")
+    drive(options, [Arrival("a", 0, 0, ((1, 7),), 3, external=3)], observers=[heard], fast_forward=False)
+    assert heard.launches[3, "a"][-1] == slot

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,18 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "speculative": Speculative("mtp", 4, multi_module=True),
         },
     ),
+    "vLLM 0.33 stops with an error where a sliding window": (
+        {
+            "groups": (STATES, Group("window", "full-attention", 64, sliding_window=9)),
+            "preset": "vllm-0.33.0",
+            "speculative": Speculative("mtp", 2, multi_module=True),
+        },
+        {
+            "groups": (STATES, Group("window", "full-attention", 64, sliding_window=9)),
+            "preset": "vllm-0.33.0",
+            "speculative": Speculative("mtp", 2, multi_module=True, hash_lookahead=False),
+        },
+    ),
     "releases from vLLM 0.30 on stop": (
         {
             "groups": (Group("states", "recurrent", 4),),
@@ -108,6 +121,12 @@ def test_each_is_told_by_its_option_where_it_is_and_nowhere_else(departure: Any,
     assert not any(departure.text in said for said in told(**without))
 
 
+def test_the_docs_have_each_of_them() -> None:
+    docs = (Path(__file__).resolve().parents[3] / "docs" / "rules.md").read_text()
+    told = re.findall(r"^\| `([\w.]+)` \| (?:all|0\.\d+(?: to 0\.\d+)?) \| (.*) \|$", docs, re.M)
+    assert told == [(departure.option, departure.text) for departure in DEPARTURES]
+
+
 SCENARIO: dict[str, Any] = {
     "schema": "stateat/1",
     "name": "departs",
@@ -153,3 +172,13 @@ def test_python_warns_too() -> None:
         assert sim.replay(SCENARIO).variants
     with pytest.warns(DepartureWarning, match=TEXT):
         sim.sweep(small_sweep.sweep(grid={"engine.enable_prefix_caching": [False]}, seeds="0:1"))
+
+
+@pytest.mark.parametrize("key", ["external", "load_error"])
+def test_what_a_request_brings_is_told_too(key: str) -> None:
+    engine = {**SCENARIO["engine"], "enable_prefix_caching": True}
+    request = {"id": "a", "prompt": [[1, 40]], "external": 16, "load_error": True}
+    kept = ("id", "prompt", "external", key)
+    workload = {"requests": [{name: value for name, value in request.items() if name in kept}]}
+    with pytest.warns(DepartureWarning, match=f"workload.requests.{key}: "):
+        assert sim.replay({**SCENARIO, "engine": engine, "workload": workload, "expect": None}).variants
