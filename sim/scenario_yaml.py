@@ -28,6 +28,8 @@ MAX_DEPTH = 50
 """Mappings and lists inside one another."""
 MAX_PATH = 200
 """Characters of a path of keys in a message."""
+MAX_TEXT = 4000
+"""Characters of what is said of one problem."""
 MAX_LISTED = 50
 """Problems that one message lists."""
 
@@ -72,14 +74,14 @@ class Problem:
 def failure(file: Path, problems: Iterable[Problem]) -> InputError:
     """One error that lists each problem on a line, in the order of the file."""
     listed = sorted(dict.fromkeys(problems), key=lambda p: p.line)
-    lines = [": ".join(filter(None, (place(file, p.line), _short(p.path), p.text))) for p in listed]
+    lines = [": ".join(filter(None, (place(file, p.line), _short(p.path), _short(p.text, MAX_TEXT)))) for p in listed]
     more = [f"... and {len(lines) - MAX_LISTED} more"] if len(lines) > MAX_LISTED else []
     return InputError("\n".join(lines[:MAX_LISTED] + more))
 
 
-def _short(path: str) -> str:
-    """A path of keys, cut where a key is no name at all."""
-    return path if len(path) <= MAX_PATH else path[: MAX_PATH - 1] + "…"
+def _short(text: str, most: int = MAX_PATH) -> str:
+    """A path of keys, or what is said of it, cut where a key or a value is no name at all."""
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def place(file: Path, line: int) -> str:
