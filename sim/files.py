@@ -121,6 +121,10 @@ def _claimed(folder: Path, path: Path) -> Iterator[Path]:
         except FileExistsError:
             # Of a process with this number on another machine, or in another container.
             continue
+        if os.name == "nt":
+            # An open file could not be renamed there, and there are no locks.
+            os.close(file)
+            file = os.open(os.devnull, os.O_RDONLY)
         try:
             if not _is_held(file, partial):
                 continue
@@ -141,7 +145,7 @@ def _is_held(file: int, partial: Path) -> bool:
     except FileNotFoundError:
         return False
     except OSError:
-        # Without locks nobody clears.
+        # Where there are no locks nobody clears.
         return True
 
 

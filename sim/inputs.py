@@ -122,9 +122,9 @@ def as_json(value: Any) -> str:
         return "something nested too deeply"
 
 
-def cut(text: str) -> str:
+def cut(text: str, most: int = MAX_SHOWN) -> str:
     """A text in a message: short, also where it is not."""
-    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."
+    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def _part(value: Any) -> Any:

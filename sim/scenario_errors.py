@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, Tag, ValidationError
 
+from sim.inputs import MAX_SHOWN, shown
 from sim.scenario_yaml import Node, Problem, found, join, locate
 from sim.schema import Location
 
@@ -45,14 +46,14 @@ def nearest(name: str, names: Iterable[str]) -> str:
     """`` (did you mean X?)``, or nothing where no name is near."""
     names = list(names)
     # Where there is no choice the list of what is allowed says it already.
-    matches = get_close_matches(name, names, 1) if len(names) > 1 else []
+    matches = get_close_matches(name, names, 1) if len(names) > 1 and len(name) <= MAX_SHOWN else []
     return f" (did you mean {matches[0]}?)" if matches else ""
 
 
 def choice(name: str, names: Iterable[str]) -> str:
     """Found this name, allowed those."""
     names = list(names)
-    return f"found {name!r}, allowed {', '.join(names) or 'none'}{nearest(name, names)}"
+    return f"found {shown(name)}, allowed {', '.join(names) or 'none'}{nearest(name, names)}"
 
 
 def problems(error: ValidationError, model: type[BaseModel], root: Node) -> list[Problem]:

@@ -18,7 +18,7 @@ import yaml
 
 from sim.errors import InputError
 from sim.inputs import MAX_DOCUMENT, read_bytes
-from sim.printable import one_line, shortened
+from sim.printable import shortened
 from sim.schema import Location
 
 INLINE = Path("<mapping>")
@@ -29,6 +29,8 @@ MAX_DEPTH = 50
 """Mappings and lists inside one another."""
 MAX_PATH = 200
 """Characters of a path of keys in a message."""
+MAX_TEXT = 4000
+"""Characters of what is said of one problem."""
 MAX_LISTED = 50
 """Problems that one message lists."""
 
@@ -73,14 +75,12 @@ class Problem:
 def failure(file: Path, problems: Iterable[Problem]) -> InputError:
     """One error that lists each problem on a line, in the order of the file."""
     listed = sorted(dict.fromkeys(problems), key=lambda p: p.line)
-    lines = [": ".join(filter(None, (place(file, p.line), _short(p.path), one_line(p.text)))) for p in listed]
+    lines = [
+        ": ".join(filter(None, (place(file, p.line), shortened(p.path, MAX_PATH), shortened(p.text, MAX_TEXT))))
+        for p in listed
+    ]
     more = [f"... and {len(lines) - MAX_LISTED} more"] if len(lines) > MAX_LISTED else []
     return InputError("\n".join(lines[:MAX_LISTED] + more))
-
-
-def _short(path: str) -> str:
-    """A path of keys, cut where a key is no name at all."""
-    return shortened(path, MAX_PATH)
 
 
 def place(file: Path, line: int) -> str:

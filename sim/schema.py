@@ -10,6 +10,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from sim.inputs import shown
+
 MAX_BLOCK_SIZE = 2**20
 """Tokens in a block of a group."""
 MAX_NUM_BLOCKS = 2**24
@@ -36,7 +38,7 @@ class Strict(BaseModel):
 
 def _printable(name: str) -> str:
     if not name.isprintable() or not name.strip():
-        raise ValueError(f"found {name!r}, allowed a name of printable characters")
+        raise ValueError(f"found {shown(name)}, allowed a name of printable characters")
     return name
 
 

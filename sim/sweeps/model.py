@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
+from sim.inputs import shown
 from sim.schema import Name, Strict
 
 SCHEMA = "stateat-sweep/1"
@@ -27,7 +28,7 @@ def _seed_range(text: Any) -> Any:
         raise ValueError(_SEEDS)
     found = _RANGE.fullmatch(text)
     if not found or not 0 < int(found[2]) - int(found[1]) <= MAX_POINTS or int(found[2]) > MAX_SEED:
-        raise ValueError(f"found {text!r}, {_SEEDS}")
+        raise ValueError(f"found {shown(text)}, {_SEEDS}")
     return text
 
 
@@ -35,7 +36,7 @@ def _once(values: list[T]) -> list[T]:
     seen: set[T] = set()
     for value in values:
         if value in seen:
-            raise ValueError(f"found {value!r} twice, allowed once")
+            raise ValueError(f"found {shown(value)} twice, allowed once")
         seen.add(value)
     return values
 

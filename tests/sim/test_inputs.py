@@ -168,3 +168,29 @@ VALUES = ["x" * 10**6, ["x" * 10**6], list(range(10**6)), {"k" * 10**6: 1}, 10**
 def test_what_was_found_is_shown_in_part(value: Any) -> None:
     assert len(shown(value)) <= MAX_SHOWN
     assert value == 10**5000 or len(as_json(value)) <= MAX_SHOWN
+
+
+LONG = "x" * 10**6
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"schema: {LONG}",
+        f"{LONG}: 1",
+        f"name: {LONG}\n{LONG}: {LONG}",
+        f"engine: {{preset: {LONG}, rules: {{{LONG}: {LONG}}}, groups: [{{name: a, kind: {LONG}}}]}}",
+        f"workload: {{trace: {{format: {LONG}, path: {LONG}}}}}",
+        f"engine: {{groups: [{{name: a, kind: recurrent, block_size: 64}}]}}\nname: a\nschema: stateat/1\n"
+        f"workload: {{trace: {{format: jsonl, path: {LONG}}}}}",
+        f"'{LONG}",
+        f"&{LONG} a: *b",
+        f"!{LONG} a",
+    ],
+    ids=range(9),
+)
+def test_a_message_quotes_a_part_of_what_is_long(tmp_path: Path, text: str) -> None:
+    (tmp_path / "s.yaml").write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_trace(load(tmp_path / "s.yaml").expanded[0].workload.trace, tmp_path, "here")  # type: ignore[arg-type]
+    assert len(str(caught.value)) < 20_000
