@@ -212,8 +212,8 @@ def warnings(run: Run) -> list[str]:
         )
     if any(request.load_error for request in written):
         texts.append(
-            "workload.requests.load_error: a release hears of a failed load when its step has run, and takes the blocks "
-            "back then; here it is known before"
+            "workload.requests.load_error: a release hears of a failed load when its step has run, and takes the "
+            "blocks back then; here it is known before"
         )
     trace = run.workload.trace
     if trace and trace.format != "jsonl" and trace.time_scale == 1 and options.clock == "steps":
