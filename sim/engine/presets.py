@@ -46,8 +46,8 @@ VLLM_0_26_0: dict[str, str] = {
 }
 
 # PR 51113: chunk ends keep to the grid up to prefill_end, and a mid-block start always stops at its block's end.
-# A connector is told of attention's own hit, if it brings more than that. Without prefix caching the block freed first is
-# used again first.
+# A connector is told of attention's own hit, if it brings more than that. Without prefix caching the block freed first
+# is used again first.
 VLLM_0_27_0: dict[str, str] = {
     **VLLM_0_26_0,
     "split": "prefill-end",
