@@ -143,7 +143,8 @@ def _standing_still(ran: Sequence[tuple[Run, Outcome]]) -> list[tuple[Run, Outco
 def _print_still(run: Run, finding: Finding, console: Console) -> None:
     from rich.text import Text
 
-    from sim.report.text import case_name, finding_line, one_line
+    from sim.printable import one_line
+    from sim.report.text import case_name, finding_line
 
     console.print()
     name = one_line(case_name(run.variant, run.case))
@@ -224,7 +225,8 @@ def _drift(story: Story, tokens: int) -> Drift | None:
 def _print_count(name: str, ran: Sequence[tuple[Run, Outcome]], told: int, missed: bool, console: Console) -> None:
     from rich.text import Text
 
-    from sim.report.text import one_line, plural
+    from sim.printable import one_line
+    from sim.report.text import plural
     from sim.story import roots
 
     count = sum(len(roots(outcome.findings)) for _, outcome in ran)

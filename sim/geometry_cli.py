@@ -11,7 +11,7 @@ import click
 from sim.cli_options import EXISTING, OUTPUT, check_outputs, console_on, write_text_or_stdout
 from sim.errors import InputError
 from sim.files import nearby, write_text
-from sim.inputs import cut
+from sim.printable import short
 
 TOKENS = click.IntRange(1, 1 << 30)
 
@@ -24,7 +24,9 @@ def _number(_ctx: click.Context, _param: click.Parameter, text: str | None) -> i
         return None
     digits = text.replace(",", "")
     if not (digits.isascii() and digits.isdecimal() and len(digits) < 17 and 1 <= int(digits) <= LARGEST):
-        raise click.BadParameter(f"found {cut(text)!r}, allowed a whole number from 1 to {LARGEST}, such as 1,234,567")
+        raise click.BadParameter(
+            f"found {short(text)!r}, allowed a whole number from 1 to {LARGEST}, such as 1,234,567"
+        )
     return int(digits)
 
 

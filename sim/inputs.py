@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from sim.errors import InputError
+from sim.printable import short
 
 MAX_DOCUMENT = 4 * 2**20
 """Bytes of a scenario, a sweep or a model's config."""
@@ -109,7 +110,7 @@ def shown(value: Any) -> str:
     if isinstance(value, int) and value.bit_length() > 200:
         return f"{value.bit_length()} bits"
     try:
-        return cut(repr(_part(value)))
+        return short(repr(_part(value)))
     except RecursionError:
         return "something nested too deeply"
 
@@ -117,14 +118,9 @@ def shown(value: Any) -> str:
 def as_json(value: Any) -> str:
     """A value in a message, as JSON has it: short, also where it is not."""
     try:
-        return "nothing" if value is None else cut(json.dumps(_part(value), default=repr))
+        return "nothing" if value is None else short(json.dumps(_part(value), default=repr))
     except RecursionError:
         return "something nested too deeply"
-
-
-def cut(text: str, most: int = MAX_SHOWN) -> str:
-    """A text in a message: short, also where it is not."""
-    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def _part(value: Any) -> Any:

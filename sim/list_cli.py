@@ -76,7 +76,7 @@ def new(file: Path) -> None:
       stateat new mine.yaml; stateat replay mine.yaml
     """
     from sim.catalog import SUFFIXES, is_named_so
-    from sim.report.text import one_line
+    from sim.printable import one_line
 
     if one_line(str(file)) != str(file):
         raise InputError(f"{one_line(str(file))!r}: found a control character, allowed a name without")

@@ -7,7 +7,7 @@ direction of writing, or line separators. Whatever is not printable is shown as 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from typing import Any
 
@@ -24,10 +24,16 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "\n".join(map(one_line, text.split("\n")))
 
 
-def shortened(text: str, most: int = 160) -> str:
+def short(text: str, most: int = 80) -> str:
     """One line of so many characters at most."""
     text = one_line(text[: most + 1])
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def few(texts: Sequence[str], most: int) -> str:
+    """The first of them with commas, and how many more there are."""
+    more = [f"and {len(texts) - most:,} more"] if len(texts) > most else []
+    return ", ".join([*texts[:most], *more])
 
 
 class PrintableStream:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sim.brief import brief, few
 from sim.errors import MissingError, NotAsExpected, RefusedError, StateatError
 from sim.events import GRAVE, Finding, Group
+from sim.printable import few, short
 from sim.truth import Truth
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class States:
 
     def __repr__(self) -> str:
         verdicts = ", ".join(f"{count:,} {name}" for name, count in self.verdicts.items())
-        return f"<States {brief(self.truth.state)}: {brief(verdicts) or 'no slot checked'}>"
+        return f"<States {short(self.truth.state)}: {short(verdicts) or 'no slot checked'}>"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -123,7 +123,7 @@ class Outcome:
         from sim.report.verdict import outcome_text
 
         digest = f", digest {self.digest[:16]}" if self.digest else ""
-        return f"<Outcome {brief(self.variant)} ({brief(self.preset) or '-'}): {outcome_text(self)}{digest}>"
+        return f"<Outcome {short(self.variant)} ({short(self.preset) or '-'}): {outcome_text(self)}{digest}>"
 
     def _verdict(self, name: str) -> int:
         return 0 if self.states is None else self.states.verdicts.get(name, 0)
@@ -155,8 +155,8 @@ class Failure:
     found: Any
 
     def __repr__(self) -> str:
-        where = f"{brief(self.variant)}{f' / {brief(self.case)}' if self.case else ''}: {brief(self.key)}"
-        return f"<Failure {where}: expected {brief(str(self.expected))}, found {brief(str(self.found))}>"
+        where = f"{short(self.variant)}{f' / {short(self.case)}' if self.case else ''}: {short(self.key)}"
+        return f"<Failure {where}: expected {short(str(self.expected))}, found {short(str(self.found))}>"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -189,8 +189,8 @@ class NotRun:
         return str(self.error)
 
     def __repr__(self) -> str:
-        where = f"{brief(self.variant)}{f' / {brief(self.case)}' if self.case else ''}"
-        return f"<NotRun {where}: {self.kind}: {brief(self.why)}>"
+        where = f"{short(self.variant)}{f' / {short(self.case)}' if self.case else ''}"
+        return f"<NotRun {where}: {self.kind}: {short(self.why)}>"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -277,8 +277,8 @@ class Result:
     def __repr__(self) -> str:
         from sim.report.verdict import verdict
 
-        shown = few([f"{brief(v, 40)} {o.poisoned:,} poisoned" for v, o in self.variants.items()], SHOWN_VARIANTS)
-        return f"<Result {brief(self.scenario)}: {brief(verdict(self))} ({shown})>"
+        shown = few([f"{short(v, 40)} {o.poisoned:,} poisoned" for v, o in self.variants.items()], SHOWN_VARIANTS)
+        return f"<Result {short(self.scenario)}: {short(verdict(self))} ({shown})>"
 
     def __str__(self) -> str:
         from sim.report.verdict import screen

@@ -16,12 +16,12 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from sim import scenario_checks, scenario_errors, trust
-from sim.brief import brief, few
 from sim.engine.departures import departures
 from sim.engine.options import Options
 from sim.engine.presets import table
 from sim.engine.support import lacks
 from sim.errors import InputError
+from sim.printable import few, short
 from sim.scenario_models import SCHEMA, File, Oracle, VariantExpectation, Whole
 from sim.scenario_yaml import INLINE, Node, Problem, failure, locate, merge, of_plain, place, plain, read
 from sim.schema import Complaint
@@ -70,7 +70,7 @@ class Run:
         return self.variant + (f", case {self.case}" if self.case else "")
 
     def __repr__(self) -> str:
-        return f"<Run {brief(self.scenario)}, variant {brief(self.name)} ({self.options.preset}, seed {self.seed})>"
+        return f"<Run {short(self.scenario)}, variant {short(self.name)} ({self.options.preset}, seed {self.seed})>"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -96,8 +96,8 @@ class Scenario:
     """Every variant and case, in the order of the file."""
 
     def __repr__(self) -> str:
-        names = few([brief(name) for name in dict.fromkeys(run.variant for run in self.expanded)], SHOWN_VARIANTS)
-        return f"<Scenario {brief(self.name)} ({brief(str(self.path))}): {names or 'no variants'}>"
+        names = few([short(name) for name in dict.fromkeys(run.variant for run in self.expanded)], SHOWN_VARIANTS)
+        return f"<Scenario {short(self.name)} ({short(str(self.path))}): {names or 'no variants'}>"
 
     @property
     def inputs(self) -> list[Path]:
@@ -250,7 +250,7 @@ def warned(runs: Iterable[Run]) -> list[str]:
     for run in runs:
         for text in warnings(run):
             found.setdefault(text, []).append(f"{run.variant}{f' / {run.case}' if run.case else ''}")
-    return [f"{', '.join(dict.fromkeys(names))}: {text}" for text, names in found.items()]
+    return [f"{few(list(dict.fromkeys(names)), SHOWN_VARIANTS)}: {text}" for text, names in found.items()]
 
 
 def json_schema() -> dict[str, Any]:

@@ -18,7 +18,7 @@ import yaml
 
 from sim.errors import InputError
 from sim.inputs import MAX_DOCUMENT, read_bytes
-from sim.printable import shortened
+from sim.printable import short
 from sim.schema import Location
 
 INLINE = Path("<mapping>")
@@ -76,8 +76,7 @@ def failure(file: Path, problems: Iterable[Problem]) -> InputError:
     """One error that lists each problem on a line, in the order of the file."""
     listed = sorted(dict.fromkeys(problems), key=lambda p: p.line)
     lines = [
-        ": ".join(filter(None, (place(file, p.line), shortened(p.path, MAX_PATH), shortened(p.text, MAX_TEXT))))
-        for p in listed
+        ": ".join(filter(None, (place(file, p.line), short(p.path, MAX_PATH), short(p.text, MAX_TEXT)))) for p in listed
     ]
     more = [f"... and {len(lines) - MAX_LISTED} more"] if len(lines) > MAX_LISTED else []
     return InputError("\n".join(lines[:MAX_LISTED] + more))

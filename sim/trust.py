@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sim.engine.rules import is_code
-from sim.printable import one_line, shortened
+from sim.printable import one_line, short
 from sim.scenario_yaml import Node, Problem
 from sim.workload.files import outside
 
@@ -26,7 +26,7 @@ def code(node: Node) -> Iterator[Problem]:
         children = node.value.values()
         for name, rule in _entries(node.get("rules")):
             if isinstance(rule.value, str) and is_code(name, rule.value):
-                text = f"found {shortened(rule.value)!r}, code that the file names, {CONSENT}"
+                text = f"found {short(rule.value)!r}, code that the file names, {CONSENT}"
                 yield Problem(rule.line, rule.path, text)
     for child in children:
         yield from code(child)

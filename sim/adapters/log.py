@@ -14,7 +14,8 @@ from typing import Any, TextIO, Union, get_args, get_origin, get_type_hints
 
 from sim.errors import InputError
 from sim.events import EVENTS, SCHEMAS, SINCE, Group, Observer, Run
-from sim.inputs import cut, open_lines, shown
+from sim.inputs import open_lines, shown
+from sim.printable import short
 
 
 class Recorder(Observer):
@@ -83,7 +84,7 @@ def _event(where: str, line: str, schema: str) -> Any:
     known = {f.name for f in fields(event)}
     needed = {f.name for f in fields(event) if f.default is MISSING}
     for key in sorted((needed - set(data)) | (set(data) - known)):
-        raise InputError(f"{where}: {name}.{cut(key)}: {'missing' if key in known else 'an unknown key'}")
+        raise InputError(f"{where}: {name}.{short(key)}: {'missing' if key in known else 'an unknown key'}")
     hints = get_type_hints(event)
     return event(**{key: _value(f"{where}: {name}.{key}", hints[key], value) for key, value in data.items()})
 

@@ -20,7 +20,7 @@ from types import FunctionType
 from typing import Any, TypeVar
 
 from sim.errors import InputError, PolicyError
-from sim.printable import shortened
+from sim.printable import short
 
 T = TypeVar("T")
 Read = Callable[[Any], Any]
@@ -163,7 +163,7 @@ def shown(value: object) -> str:
 
 def _words(say: Callable[[Any], str], thing: object) -> str:
     try:
-        return shortened(_apart("", lambda: say(thing)), SHOWN)
+        return short(_apart("", lambda: say(thing)), SHOWN)
     except KeyboardInterrupt:
         raise
     except BaseException as error:

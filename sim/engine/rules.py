@@ -36,7 +36,7 @@ from sim.engine.seed import SEEDS, Seed, seed_state_block
 from sim.engine.split import SPLITS, Cut, Split
 from sim.engine.wide import WIDE_BLOCKS, WideBlock
 from sim.errors import InputError
-from sim.printable import shortened
+from sim.printable import short
 
 __all__ = ["Seed", "seed_state_block"]
 """Known under this name too."""
@@ -303,7 +303,7 @@ def _cut(answer: Any) -> int | Cut:
         return number(answer)
     if not issubclass(type(answer.stop), str):
         raise ValueError
-    return Cut(number(answer.tokens), shortened(answer.stop, MAX_STOP))
+    return Cut(number(answer.tokens), short(answer.stop, MAX_STOP))
 
 
 def _hit(answer: Any) -> Hit:

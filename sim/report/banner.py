@@ -6,7 +6,8 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
 from sim.engine.options import Options
-from sim.report.text import one_line, plural
+from sim.printable import one_line
+from sim.report.text import plural
 from sim.shortest import shortest_repeat
 
 SEPARATOR = " · "

@@ -12,7 +12,8 @@ from rich.padding import Padding
 from rich.text import Text
 
 from sim.catalog import Entry, by_folder
-from sim.report.text import one_line, plural
+from sim.printable import one_line
+from sim.report.text import plural
 
 FOLDERS = {
     "seeds": "Published results: each file shows both columns of a row.",

@@ -12,8 +12,9 @@ from rich.text import Text
 
 from sim.conform import Conformance, Decisions, Divergence
 from sim.errors import InputError
+from sim.printable import one_line
 from sim.recording import Recording
-from sim.report.text import one_line, plural
+from sim.report.text import plural
 
 MARKS = {
     "equal": ("=", "green"),

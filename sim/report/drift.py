@@ -10,8 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from sim.printable import one_line
 from sim.report.lines import print_trimmed
-from sim.report.text import one_line, plural
+from sim.report.text import plural
 from sim.story import Subject
 
 if TYPE_CHECKING:

@@ -10,9 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from sim.events import NULL
+from sim.printable import one_line
 from sim.report.json import finding_tree
 from sim.report.lines import print_trimmed
-from sim.report.text import READS, SHOWN_READERS, WRITES, finding_line, one_line, plural
+from sim.report.text import READS, SHOWN_READERS, WRITES, finding_line, plural
 from sim.story import TORN, Chunk, Claim, Coverage, Piece, Reader, Span, Story
 
 STOPS = {

@@ -11,8 +11,9 @@ from rich.text import Text
 
 from sim.geometry.capacity import tokens_of
 from sim.geometry.derive import Geometry
+from sim.printable import one_line
 from sim.report.lines import print_trimmed
-from sim.report.text import one_line, plural
+from sim.report.text import plural
 
 
 def to_json(geometry: Geometry, shortest: int | None, hash_unit: int, warnings: Sequence[str]) -> dict[str, Any]:

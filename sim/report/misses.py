@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.text import Text
 
 from sim.misses import Had, Miss
+from sim.printable import one_line
 from sim.report.lines import say
-from sim.report.text import one_line, plural
+from sim.report.text import plural
 
 
 def print_heading(name: str, found: Sequence[Miss], console: Console) -> None:

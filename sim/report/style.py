@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sim.errors import InputError
 from sim.files import nearby
-from sim.report.text import one_line
+from sim.printable import one_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sim.report.text import one_line, plural
+from sim.printable import one_line
+from sim.report.text import plural
 from sim.stats import NO_HITS, PER, paired, rates
 
 if TYPE_CHECKING:

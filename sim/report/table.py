@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sim.events import Finding
+from sim.printable import one_line
 from sim.report.lines import say
 from sim.report.text import (
     SHOWN_FINDINGS,
@@ -17,7 +18,6 @@ from sim.report.text import (
     evidence_lines,
     finding_line,
     findings_of,
-    one_line,
     plural,
     repeats,
     roots_first,

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import Any
 
 from sim.events import GRAVE, Finding, Severity, Write
-from sim.printable import one_line as one_line
+from sim.printable import one_line
 from sim.result import Failure, Outcome
 
 SHOWN_FINDINGS = 10

@@ -10,8 +10,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from sim.brief import brief, few
 from sim.events import Finding
+from sim.printable import few, one_line, short
 from sim.report.lines import say
 from sim.report.text import (
     case_name,
@@ -19,7 +19,6 @@ from sim.report.text import (
     failure_name,
     finding_line,
     findings_of,
-    one_line,
     plural,
     repeats,
     roots_first,
@@ -170,9 +169,9 @@ def outcome_text(outcome: Outcome) -> str:
 
 def screen(result: Result, most: int) -> str:
     """A result on a few lines: what each of at most so many variants came to, what did not run, and the verdict."""
-    lines = [f"{brief(result.scenario)}: {brief(verdict(result), 300)}"]
-    rows = [(brief(name, 40), outcome_text(outcome)) for name, outcome in result.variants.items()]
-    rows += [(brief(case_name(n.variant, n.case), 40), f"not run ({n.kind}): {brief(n.why)}") for n in result.not_run]
+    lines = [f"{short(result.scenario)}: {short(verdict(result), 300)}"]
+    rows = [(short(name, 40), outcome_text(outcome)) for name, outcome in result.variants.items()]
+    rows += [(short(case_name(n.variant, n.case), 40), f"not run ({n.kind}): {short(n.why)}") for n in result.not_run]
     width = max((len(name) for name, _ in rows[:most]), default=0)
     lines += [f"  {name:{width}}  {text}" for name, text in rows[:most]]
     lines += [f"  and {len(rows) - most:,} more"] if len(rows) > most else []

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import sim.errors
 from sim.errors import InputError, MissingError
-from sim.inputs import cut, shown
+from sim.inputs import shown
+from sim.printable import short
 
 SHARED = "shared:"
 
@@ -40,7 +41,7 @@ def resolve(path: str, base: Path, where: str) -> Path:
                 raise InputError(f"{where}: found {path!r}, a link out of the shared folder, allowed a file inside it")
             return candidate
     looked = " or ".join(str(c) for c in candidates)
-    message = f"{where}: found {shown(path)}, allowed an existing file (looked for {cut(looked, 1000)}){hint}"
+    message = f"{where}: found {shown(path)}, allowed an existing file (looked for {short(looked, 1000)}){hint}"
     raise NotShared(message) if path.startswith(SHARED) and not folder.is_dir() else InputError(message)
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from sim.errors import InputError
-from sim.inputs import csv_rows, cut, open_lines
+from sim.inputs import csv_rows, open_lines
+from sim.printable import short
 from sim.schema import MAX_STEP_TOKENS, Length, Strict
 from sim.workload.files import discreet, resolve
 from sim.workload.streams import lognormal, uniforms
@@ -100,7 +101,7 @@ def _column(file: Path, column: str) -> list[int]:
 def _values(file: Path, column: str, rows: Iterator[tuple[int, list[str]]]) -> Iterator[int]:
     first, header = next(rows, (1, []))
     if column not in header:
-        raise InputError(f"{file}:{first}: found no column {column!r}, allowed {cut(', '.join(header)) or 'none'}")
+        raise InputError(f"{file}:{first}: found no column {column!r}, allowed {short(', '.join(header)) or 'none'}")
     place = header.index(column)
     for i, (line, row) in enumerate(rows):
         if i == MAX_ROWS:
@@ -112,4 +113,4 @@ def _values(file: Path, column: str, rows: Iterator[tuple[int, list[str]]]) -> I
 def _length(file: Path, line: int, text: str) -> int:
     if text.strip().isdecimal() and len(text) < 12 and 1 <= int(text) <= MAX_STEP_TOKENS:
         return int(text)
-    raise InputError(f"{file}:{line}: found {cut(text)!r}, allowed a length of 1 to {MAX_STEP_TOKENS} tokens")
+    raise InputError(f"{file}:{line}: found {short(text)!r}, allowed a length of 1 to {MAX_STEP_TOKENS} tokens")

@@ -15,7 +15,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from sim.errors import InputError
-from sim.inputs import csv_rows, cut, open_lines, shown
+from sim.inputs import csv_rows, open_lines, shown
+from sim.printable import short
 from sim.schema import MAX_REQUESTS, MAX_STEP_TOKENS, MAX_TIME, Count, Strict
 from sim.tokens import Segments
 from sim.workload import Arrival
@@ -105,9 +106,9 @@ def _json_rows(file: Path, lines: Iterable[str]) -> Iterator[tuple[int, dict[str
         try:
             row = json.loads(text)
         except (ValueError, RecursionError):
-            raise InputError(f"{file}:{line}: found {cut(text.strip())!r}, allowed a JSON object") from None
+            raise InputError(f"{file}:{line}: found {short(text.strip())!r}, allowed a JSON object") from None
         if not isinstance(row, dict):
-            raise InputError(f"{file}:{line}: found {cut(text.strip())!r}, allowed a JSON object")
+            raise InputError(f"{file}:{line}: found {short(text.strip())!r}, allowed a JSON object")
         yield line, row
 
 
@@ -218,12 +219,12 @@ def _jsonl(file: Path, lines: Iterable[str]) -> Iterator[Row]:
         try:
             for key in row:
                 if key not in keys:
-                    raise _Broken(f"{cut(key)}: unknown key, allowed {', '.join(keys)}")
+                    raise _Broken(f"{short(key)}: unknown key, allowed {', '.join(keys)}")
             name = row.get("id")
             if not isinstance(name, str) or not name.strip() or not name.isprintable():
                 raise _Broken(f"id: found {_shown(name)}, allowed text of printable characters")
             if name in seen:
-                raise _Broken(f"id: found {cut(repr(name))} again, allowed a new one")
+                raise _Broken(f"id: found {short(repr(name))} again, allowed a new one")
             seen.add(name)
             row = {"arrive": 0, "max_tokens": 1, **row}
             arrive = _integer(row, "arrive", 0, MAX_TIME)

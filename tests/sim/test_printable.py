@@ -14,7 +14,7 @@ from rich.text import Text
 from sim.cli import main
 from sim.cli_options import console_on
 from sim.errors import InputError
-from sim.printable import PrintableStream, one_line, printable, shortened
+from sim.printable import PrintableStream, one_line, printable, short
 
 EVIL = "\x1b[31mRED\x1b]0;title\x07"
 SEEN = r"\x1b[31mRED\x1b]0;title\x07"
@@ -36,8 +36,8 @@ def test_each_kind_of_control_is_taken_away(character: str) -> None:
 
 
 def test_what_is_cut_is_one_line() -> None:
-    assert shortened("a\nb", 10) == "a b"
-    assert shortened("x" * 20, 10) == "x" * 9 + "…"
+    assert short("a\nb", 10) == "a b"
+    assert short("x" * 20, 10) == "x" * 9 + "…"
 
 
 def test_a_stream_writes_what_is_printable_and_stays_open() -> None:

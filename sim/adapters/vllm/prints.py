@@ -6,7 +6,7 @@ import sys
 from collections import deque
 from contextlib import suppress
 
-from sim.report.text import one_line
+from sim.printable import short
 
 SHOWN_LINES = 1000
 """Of what one worker prints; of the rest it is said that there is more."""
@@ -16,12 +16,6 @@ LAST_LINES = 12
 """What it printed last, shown when it fails."""
 LONGEST_LINE = 1 << 14
 """Bytes without a line break that are kept."""
-
-
-def short(text: str) -> str:
-    """The text in one printable line that is not longer than one that is shown."""
-    line = one_line(text[: SHOWN_CHARACTERS + 1])
-    return line if len(text) <= SHOWN_CHARACTERS else f"{line[:SHOWN_CHARACTERS]} …"
 
 
 class Prints:
@@ -71,11 +65,11 @@ class Prints:
         text = data.decode(errors="replace").rstrip()
         if not text:
             return
-        self._last.append(short(text))
+        self._last.append(short(text, SHOWN_CHARACTERS))
         if self._left:
             self._left -= 1
             self._more = not self._left
-            self._waiting.append(short(text))
+            self._waiting.append(short(text, SHOWN_CHARACTERS))
 
 
 def _print(line: str) -> None:

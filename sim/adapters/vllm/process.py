@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from sim.adapters.vllm.answers import HELLO, Answer
-from sim.adapters.vllm.prints import Prints, short
+from sim.adapters.vllm.prints import SHOWN_CHARACTERS, Prints
 from sim.errors import EngineError, RefusedError
+from sim.printable import short
 
 WORKER = Path(__file__).resolve().parent.parent / "vllm_worker.py"
 START_S = 180.0
@@ -97,13 +98,15 @@ class Child:
         self._send(json.dumps(request, separators=(",", ":")).encode() + b"\n", what, limit)
         answer: Any = self._receive(what, shape, limit)
         if "error" in answer:
-            text = f"{self.name} failed in '{what}': {short(answer['error'])}{self._prints.last_lines()}"
+            text = (
+                f"{self.name} failed in '{what}': {short(answer['error'], SHOWN_CHARACTERS)}{self._prints.last_lines()}"
+            )
             # Whatever it stopped in the middle of must not be there for another run.
             self.close()
             raise EngineError(text)
         self._prints.pass_on()
         if "unsupported" in answer:
-            raise RefusedError(f"{self.name} cannot run this: {short(answer['unsupported'])}")
+            raise RefusedError(f"{self.name} cannot run this: {short(answer['unsupported'], SHOWN_CHARACTERS)}")
         found: T = answer
         return found
 
@@ -155,7 +158,7 @@ class Child:
         try:
             return shape.read(line)
         except ValueError as error:
-            text = f"answered '{what}' out of shape ({short(str(error))}): {line[:80]!r}"
+            text = f"answered '{what}' out of shape ({short(str(error), SHOWN_CHARACTERS)}): {line[:80]!r}"
         except MemoryError:
             text = f"answered '{what}' with more than there is memory for"
         raise self._failed(text)
