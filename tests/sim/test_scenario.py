@@ -454,7 +454,7 @@ def test_a_request_may_end_as_it_arrives_and_use_all_its_room(written: Any) -> N
     [
         ("{group: gdm}", "group: found 'gdm', allowed gdn"),
         ("{request: b}", "request: found 'b', allowed a"),
-        ("{severity: poisen}", "severity: found the text 'poisen', allowed poison, shape"),
+        ("{severity: poisen}", "severity: found the text 'poisen', allowed poison, numerics"),
     ],
 )
 def test_a_finding_names_what_exists(written: Any, finding: str, says: str) -> None:
