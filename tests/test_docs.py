@@ -12,7 +12,8 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cache
-from operator import attrgetter
+from itertools import groupby
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -411,9 +412,12 @@ def test_it_is_told_which_presets_use_a_value() -> None:
     rule = ""
     for row in tables(DOCS / "rules.md")["The rules"]:
         rule = code(row[0])[0] if code(row[0]) else rule
-        using = [release for release, values in releases.items() if values[rule] == code(row[2])[0]]
-        first, last = (using[0], using[-1]) if using else ("none", "none")
-        assert row[5] == ("all" if len(using) == len(releases) else first if first == last else f"{first} to {last}")
+        using = [values[rule] == code(row[2])[0] for values in releases.values()]
+        spans = [
+            [name for name, _ in run] for used, run in groupby(zip(releases, using, strict=True), itemgetter(1)) if used
+        ]
+        told = [span[0] if len(span) == 1 else f"{span[0]} to {span[-1]}" for span in spans]
+        assert row[5] == ("all" if all(using) else ", ".join(told) or "none")
 
 
 def test_the_table_of_presets_is_the_presets() -> None:
