@@ -110,7 +110,7 @@ def shown(value: Any) -> str:
     if isinstance(value, int) and value.bit_length() > 200:
         return f"{value.bit_length()} bits"
     try:
-        return short(repr(_part(value)))
+        return short(repr(_part(value)), MAX_SHOWN)
     except RecursionError:
         return "something nested too deeply"
 
@@ -118,7 +118,7 @@ def shown(value: Any) -> str:
 def as_json(value: Any) -> str:
     """A value in a message, as JSON has it: short, also where it is not."""
     try:
-        return "nothing" if value is None else short(json.dumps(_part(value), default=repr))
+        return "nothing" if value is None else short(json.dumps(_part(value), default=repr), MAX_SHOWN)
     except RecursionError:
         return "something nested too deeply"
 

@@ -52,7 +52,7 @@ def behave(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         checked(folder, cache=cache)
         return fake(folder.name, (folder / install.SCHEDULER).read_text())
 
-    there = install.Installed("base", "base", 0, Path())
+    there = install.Installed("base", "base", 0, Path(), True)
     monkeypatch.setattr(install, "_look", lambda cache, name: there)
     monkeypatch.setattr(install, "of_checkout", of_checkout)
     monkeypatch.setattr(install, "of_release", lambda release, cache: fake(release, ""))

@@ -267,7 +267,7 @@ def test_a_slot_whose_write_was_never_heard_is_not_judged(tmp_path: Path) -> Non
     # The request's hit, and the claim of what it made of it.
     assert outcome.not_judged == 2
     assert to_json(result)["variants"]["our-server 1.2"]["not_judged"] == 2
-    assert result.unexpected == []
+    assert result.wrong_where_silent == []
 
 
 def test_the_same_slot_is_judged_once_its_writes_are_told(tmp_path: Path) -> None:
@@ -316,7 +316,7 @@ def test_two_runs_of_one_name_are_two_variants(tmp_path: Path) -> None:
     result = audit(path)
     assert list(result.variants) == ["our-server 1.2", "our-server 1.2 (run 2)", "our-server 1.2 (run 3)"]
     assert [variant.poisoned for variant in result.variants.values()] == [1, 0, 0]
-    assert result.unexpected == ["our-server 1.2"]
+    assert result.wrong_where_silent == ["our-server 1.2"]
 
 
 # Steps in flight and logs of nobody.

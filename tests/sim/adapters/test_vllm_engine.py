@@ -284,7 +284,7 @@ def log(*event: Any) -> dict[str, Any]:
         ("init", {}, r"out of shape \(free: Field required"),
         ("init", {"free": "9", "warnings": []}, r"out of shape \(free: Input should be a valid integer"),
         ("init", {"free": 9, "warnings": [3]}, r"out of shape \(warnings\.0: Input should be a valid string"),
-        ("init", {"error": "\x1b[31mRED" + "x" * 9999}, r"failed in 'init': \\x1b\[31mREDx+ …$"),
+        ("init", {"error": "\x1b[31mRED" + "x" * 9999}, r"failed in 'init': \\x1b\[31mREDx+…$"),
         ("init", {"error": 3}, r"out of shape \(error\.error: Input should be a valid string"),
         ("add", [], "answered 'add' out of shape"),
         ("step", {**STEP, "rows": None}, r"out of shape \(rows: Input should be a valid array"),
