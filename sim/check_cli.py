@@ -53,9 +53,15 @@ class _Sum:
     """By file, what it needs that is not here."""
 
     @property
+    def judged(self) -> bool:
+        """Whether anything was: a check of which all is skipped, or compared with nothing, proves nothing."""
+        return any(set(result.variants) - set(result.uncompared) for result in self.heard)
+
+    @property
     def exit_code(self) -> int:
-        """The worst of them: 2 could not be run, 1 not as expected, 0."""
-        return max([2 if self.refused else 0, *(exit_code(result, skipping=True) for result in self.heard)])
+        """The worst of them: 2 could not be run (or nothing was judged), 1 not as expected, 0."""
+        worst = max([2 if self.refused else 0, *(exit_code(result, skipping=True) for result in self.heard)])
+        return worst if self.judged else 2
 
     def bisect_code(self) -> int:
         """What git bisect is told: 1 for a commit that is bad, 0 for a good one, 125 for one that cannot be judged."""
@@ -67,8 +73,7 @@ class _Sum:
             return 1
         if self.refused or not all(isinstance(each.error, EngineError) for each, _ in without):
             return STOP
-        judged = any(set(result.variants) - set(result.uncompared) for result in self.heard)
-        return SKIP if without or not judged else 0
+        return SKIP if without or not self.judged else 0
 
 
 @click.command()
@@ -102,7 +107,8 @@ def check(
     baseline: str,
     bisect: bool,
 ) -> None:
-    """Run every scenario's expectations; exit with 1 when one fails, with 2 when something could not be run.
+    """Run every scenario's expectations; exit with 1 when one fails, with 2 when something could not be run, or when
+    nothing was judged.
 
     PATHS are files and folders (default: scenarios). A file that starts with a line `# expect: TEXT` must be refused
     with a message that holds TEXT. Of several files the last line tells how many came to what. What a release cannot
@@ -121,6 +127,8 @@ def check(
             raise
         click.echo(f"stateat: {error}", err=True)
         sys.exit(SKIP if isinstance(error, EngineError) else STOP)
+    if not (total.judged or total.refused):
+        click.echo("stateat: nothing was judged: all was skipped, or is compared with nothing", err=True)
     sys.exit(total.bisect_code() if bisect else total.exit_code)
 
 

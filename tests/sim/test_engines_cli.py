@@ -63,7 +63,7 @@ def cases(file: Path) -> dict[str, str]:
         (("crash", "good", "poison"), 2, {"crash": "error", "good": "passed", "poison": "failure"}),
         (("no-start", "poison"), 2, {"no-start": "error", "poison": "failure"}),
         (("no-start",), 2, {"no-start": "error"}),
-        (("unsupported",), 0, {"unsupported": "skipped"}),
+        (("unsupported",), 2, {"unsupported": "skipped"}),
         (("old", "good"), 0, {"old": "passed", "good": "passed"}),
     ],
 )
@@ -81,7 +81,8 @@ def test_check_has_a_case_for_each_engine_and_exits_for_the_worst(
     )
 
 
-def test_a_replay_keeps_what_ran_and_marks_what_did_not(here: Path) -> None:
+def test_a_replay_keeps_what_ran_and_marks_what_did_not(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STATEAT_ALLOW_CODE", "1")
     write(here / "v.yaml", variants={"a": {}, "b": BAD_RULE, "c": {}})
     told = run("replay", "v.yaml", "--json", "o.json", "--log", "o.jsonl", "--plot", "o.svg", "--perfetto", "p.json")
     assert told.exit_code == 2
@@ -109,7 +110,10 @@ def test_where_nothing_ran_a_replay_writes_nothing(here: Path) -> None:
     assert "vllm:no-start" in told.stderr and "vllm:unsupported" in told.stderr
 
 
-def test_a_file_of_which_nothing_ran_does_not_keep_a_replay_from_the_others(here: Path) -> None:
+def test_a_file_of_which_nothing_ran_does_not_keep_a_replay_from_the_others(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STATEAT_ALLOW_CODE", "1")
     write(here / "bad.yaml", name="bad", variants={"v": BAD_RULE})
     told = run("replay", "bad.yaml", "s.yaml", "--json", "o.json")
     first, second = json.loads((here / "o.json").read_text())
