@@ -58,10 +58,9 @@ class _Sum:
         return any(set(result.variants) - set(result.uncompared) for result in self.heard)
 
     @property
-    def exit_code(self) -> int:
-        """The worst of them: 2 could not be run (or nothing was judged), 1 not as expected, 0."""
-        worst = max([2 if self.refused else 0, *(exit_code(result, skipping=True) for result in self.heard)])
-        return worst if self.judged else 2
+    def worst(self) -> int:
+        """The worst exit code of its files: 2 could not be run, 1 not as expected, 0."""
+        return max([2 if self.refused else 0, *(exit_code(result, skipping=True) for result in self.heard)])
 
     def bisect_code(self) -> int:
         """What git bisect is told: 1 for a commit that is bad, 0 for a good one, 125 for one that cannot be judged."""
@@ -127,9 +126,11 @@ def check(
             raise
         click.echo(f"stateat: {error}", err=True)
         sys.exit(SKIP if isinstance(error, EngineError) else STOP)
-    if not (total.judged or total.refused):
-        click.echo("stateat: nothing was judged: all was skipped, or is compared with nothing", err=True)
-    sys.exit(total.bisect_code() if bisect else total.exit_code)
+    if bisect:
+        sys.exit(total.bisect_code())
+    if not (total.judged or total.worst):
+        raise InputError("nothing was judged: all was skipped, or is compared with nothing")
+    sys.exit(total.worst)
 
 
 def _check(

@@ -62,9 +62,10 @@ def _again(error: BaseException | None) -> bool:
     """Where nothing can be raised (a callback of the garbage collector, of an import), the signal comes once more."""
     if not isinstance(error, Stopped):
         return False
-    from threading import Timer
+    from threading import Timer, main_thread
 
-    later = Timer(_AGAIN_S, signal.raise_signal, [error.number])
+    # To the main thread, which may be waiting for something: one that another thread raises would not wake it.
+    later = Timer(_AGAIN_S, signal.pthread_kill, [main_thread().ident, error.number])
     later.daemon = True
     later.start()
     return True

@@ -1,10 +1,14 @@
 """What all tests share: how Hypothesis searches, where recordings are, and that no window opens."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# A suite that was started in the background ignores Ctrl-C, and so would each program that it starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 os.environ["MPLBACKEND"] = "Agg"  # child processes too
 

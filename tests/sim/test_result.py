@@ -86,7 +86,9 @@ class Negative:
 
 def test_a_rule_that_breaks_its_contract_in_one_variant_leaves_the_others() -> None:
     rules = {"split": f"{__name__}:Negative"} if __name__ != "__main__" else {}
-    found = sim.replay({**SCENARIO, "variants": {"good": {}, "bad": {"rules": {"split": "builtins:repr"}}}})
+    found = sim.replay(
+        {**SCENARIO, "variants": {"good": {}, "bad": {"rules": {"split": "builtins:repr"}}}}, allow_code=True
+    )
     assert rules and list(found.variants) == ["good"] and not found.ok
     (bad,) = found.not_run
     assert (bad.variant, bad.kind, type(bad.error)) == ("bad", "error", PolicyError)
@@ -94,13 +96,13 @@ def test_a_rule_that_breaks_its_contract_in_one_variant_leaves_the_others() -> N
     with pytest.raises(NotAsExpected, match="bad: run: expected an outcome; found one-request, variant bad: rule"):
         found.raise_for_findings()
     with pytest.raises(PolicyError, match="variant bad: rule split=builtins:repr gave"):
-        sim.replay({**SCENARIO, "variants": {"bad": {"rules": {"split": "builtins:repr"}}}})
+        sim.replay({**SCENARIO, "variants": {"bad": {"rules": {"split": "builtins:repr"}}}}, allow_code=True)
 
 
 def test_of_a_sum_without_a_case_what_is_too_much_already_fails() -> None:
     cases = {"a": {}, "b": {"engine": {"rules": {"split": "builtins:repr"}}}}
     for expect, failed in (({"steps": 100}, False), ({"steps": 1}, True), ({"finished": {"max": 0}}, True)):
-        found = sim.replay({**SCENARIO, "cases": cases, "variants": {"v": {"expect": expect}}})
+        found = sim.replay({**SCENARIO, "cases": cases, "variants": {"v": {"expect": expect}}}, allow_code=True)
         assert [each.case for each in found.not_run] == ["b"]
         assert bool(found.failed_expectations) is failed and list(found.variants["v"].cases) == ["a"]
 

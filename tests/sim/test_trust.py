@@ -189,12 +189,12 @@ def test_a_path_out_of_the_folder_is_shown_once_and_before(here: Path) -> None:
         for command in ("check", "replay", "explain"):
             found = run(command, "in/s.yaml")
             assert found.exit_code == 2 and found.stderr.count(note) == 1
-            assert found.stderr.index(note) < found.stderr.index("not quoted")
-            assert "out.jsonl:1: " in found.stderr or "link.jsonl:1: " in found.stderr
+            assert found.output.index(note) < found.output.index("not quoted")
+            assert "out.jsonl:1: " in found.output or "link.jsonl:1: " in found.output
             assert "secret" not in found.output
     write(here / "in" / "s.yaml", traced("own.jsonl"))
     found = run("check", "in/s.yaml")
-    assert "note:" not in found.stderr and "found 'words of its own'" in found.stderr
+    assert "note:" not in found.stderr and "found 'words of its own'" in found.output
 
 
 def test_a_table_out_of_the_folder_is_not_quoted_either(here: Path) -> None:
