@@ -54,25 +54,23 @@ def _rank(finding: Finding) -> tuple[bool, int, int, int]:
 
 def repeats(pairs: Iterable[tuple[str, Finding]]) -> list[tuple[str, list[Finding]]]:
     """Findings in the same order, those that differ in nothing but the step as one."""
-    found: dict[tuple[str, Finding, int], list[Finding]] = {}
-    in_step: Counter[tuple[str, Finding, int]] = Counter()
+    found: dict[tuple[str, Finding], list[Finding]] = {}
     for case, finding in pairs:
-        alike = replace(finding, id=0, step=0, time_us=0)
-        in_step[case, alike, finding.step] += 1
-        found.setdefault((case, alike, in_step[case, alike, finding.step]), []).append(finding)
-    return [(case, same) for (case, *_), same in found.items()]
+        found.setdefault((case, replace(finding, id=0, step=0, time_us=0)), []).append(finding)
+    return [(case, same) for (case, _), same in found.items()]
 
 
 def finding_line(finding: Finding, again: Sequence[Finding] = ()) -> str:
     """``I1 poison  step 1  gdn column 0 (slot 17, request a) is hashed as state@1600 but holds state@364``; ``again``:
-    the same in later steps."""
-    when = steps_text([finding.step, *(other.step for other in again)])
-    return one_line(f"{finding.invariant} {finding.severity}  {when}  {finding.message}")
+    the same once more, in this step or in later ones."""
+    steps = [finding.step, *(other.step for other in again)]
+    times = f" ({len(steps):,} times)" if len(steps) > len(set(steps)) else ""
+    return one_line(f"{finding.invariant} {finding.severity}  {steps_text(steps)}{times}  {finding.message}")
 
 
 def steps_text(steps: Sequence[int]) -> str:
     """``step 4``, ``steps 1 to 7``, ``steps 1 to 3, 5, 9 to 12``; many gaps: ``40 steps from 1 to 200``."""
-    if len(steps) == 1:
+    if len(set(steps)) == 1:
         return f"step {steps[0]}"
     spans: list[tuple[int, int]] = []
     for step in sorted(set(steps)):
@@ -81,7 +79,7 @@ def steps_text(steps: Sequence[int]) -> str:
         else:
             spans.append((step, step))
     if len(spans) > SHOWN_SPANS:
-        return f"{len(steps):,} steps from {spans[0][0]} to {spans[-1][1]}"
+        return f"{len(set(steps)):,} steps from {spans[0][0]} to {spans[-1][1]}"
     return f"steps {', '.join(str(a) if a == b else f'{a} to {b}' for a, b in spans)}"
 
 

@@ -87,7 +87,7 @@ def test_hits_and_ends_are_written_as_a_file_expects_them(told: SimpleNamespace)
 
 
 def test_many_findings_are_summarised_and_all_shown_when_verbose(told: SimpleNamespace) -> None:
-    findings = (*map(told.finding, range(12)), told.finding(12, verdict="tainted", root=0))
+    findings = (*(told.finding(i, slot=i) for i in range(12)), told.finding(12, verdict="tainted", root=0))
     result = told.result(x=told.outcome(findings=findings))
     assert printed(result).count(FINDING) == 10
     assert "… and 3 more; in all: I1 tainted 1, I1 wrong offset 12" in printed(result)
