@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import servers
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -162,38 +163,8 @@ def test_any_load_is_decided_as_the_live_release_decides_it(
 
 @st.composite
 def with_items(draw: st.DrawFn, arrivals: Sequence[Arrival]) -> list[Arrival]:
-    """Spans that an encoder computes, some of them side by side; the same text has the same ones, and all of each, or a
-    request has spans of its own: then the same tokens are text for one, and an item for another."""
-    texts: dict[int, list[tuple[int, int]]] = {}
-    made = []
-    for arrival in arrivals:
-        segments: list[tuple[int, int]] = []
-        spans: list[tuple[int, int]] = []
-        before = 0
-        for seed, length in arrival.segments:
-            if seed not in texts:
-                texts[seed], at = [], 0
-                for gap, size in draw(st.lists(st.tuples(GAPS, st.integers(1, 40)), max_size=5)):
-                    texts[seed].append((at + gap, size))
-                    at += gap + size
-            cut = [start for start, size in texts[seed] if start < length < start + size]
-            kept = min([length, *cut])
-            spans += [(before + start, size) for start, size in texts[seed] if start + size <= kept]
-            if kept:
-                segments.append((seed, kept))
-            before += kept
-        if draw(st.booleans()):
-            spans, at = [], 0
-            for gap, size in draw(st.lists(st.tuples(GAPS, st.integers(1, 40)), max_size=5)):
-                if at + gap + size <= before:
-                    spans.append((at + gap, size))
-                    at += gap + size
-        whole = [*segments, (10**6 + arrival.index, 1)]
-        made.append(replace(arrival, segments=tuple(whole), encoder=tuple(spans)))
-    return made
-
-
-GAPS = st.sampled_from([0, 0, 1, 2, 7, 30])
+    """The same with spans that an encoder computes; each prompt ends in a text of its own."""
+    return [replace(a, segments=(*a.segments, (10**6 + a.index, 1))) for a in servers.with_items(draw, arrivals)]
 
 
 @pytest.fixture(scope="module")

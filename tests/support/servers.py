@@ -114,7 +114,7 @@ def servers(draw: st.DrawFn, preset: str) -> Server:
             encoder_cache_size=draw(st.integers(20, 90)),
             max_num_encoder_input_tokens=draw(st.integers(30, 120)),
         )
-        arrivals = tuple(_with_items(draw, arrivals))
+        arrivals = tuple(with_items(draw, arrivals))
     budgets = tuple(draw(st.lists(st.integers(0, options.max_num_batched_tokens), max_size=4)))
     resets = tuple(sorted(draw(st.sets(st.integers(1, 30), max_size=2)))) if draw(st.integers(0, 3)) == 0 else ()
     return Server(options, arrivals, budgets, resets, bool(resets) and draw(st.booleans()))
@@ -182,7 +182,7 @@ def _arrivals(draw: st.DrawFn, widest: int, drafts: int) -> list[Arrival]:
 GAPS = st.sampled_from([0, 0, 1, 2, 7, 30])
 
 
-def _with_items(draw: st.DrawFn, arrivals: Sequence[Arrival]) -> list[Arrival]:
+def with_items(draw: st.DrawFn, arrivals: Sequence[Arrival]) -> list[Arrival]:
     """Spans that an encoder computes; the same text has the same ones, and all of each, or a request has its own."""
     texts: dict[int, list[tuple[int, int]]] = {}
     made = []
