@@ -215,6 +215,11 @@ class KVCache:
         column = manager.room_for_checkpoint(table, end) if offset else -1
         return (offset, column) if column >= 0 else None
 
+    def exported(self, start: int, end: int, block: int) -> tuple[int, int]:
+        """The offset of the state that a kernel exports of a prefill chunk (0: none), and its column."""
+        query = self._query(start, end, 0, end, block, self.geometry.alignment)
+        return self.rules.checkpoint.exported(query), -(-end // block) - 2
+
     def _query(self, start: int, end: int, prefill_end: int, tokens: int, block: int, unit: int) -> Query:
         position = self.rules.boundaries.reusable(tokens, unit, self.drop, self.ahead)
         return Query(start, end, prefill_end, position, block, self.unit, self.options.prefill_checkpoint_alignment)

@@ -73,7 +73,7 @@ JUNCTIONS: dict[str, object] = {
     "exact-unpublished": Junction(True, published=False),
 }
 
-BOUNDARIES: dict[str, object] = {
+BOUNDARIES: dict[str, Boundaries] = {
     "floor": Boundaries(floor, tail_drops=False),
     "leaves-tokens": Boundaries(leaves_tokens, tail_drops=True),
     "below-the-last-token": Boundaries(below_the_last_token, tail_drops=True),
