@@ -115,13 +115,13 @@ class Worker:
     def _pre_copy(self, step: int, row: Row) -> None:
         """Carry the state into the column in which this chunk ends."""
         request = row.request
+        if not self.memory.keeps_accepted and request.last_step != step - 1:
+            request.accepted = [1] * len(request.accepted)
         for group, block in self.recurrent:
             target = -(-row.end // block) - 1 if self.memory.own_column else 0
             source = request.running[group]
             if source == -1:
                 self._enter(row, group, block, target)
-            elif not self.memory.keeps_accepted and request.last_step != step - 1:
-                request.accepted[group] = 1
             if source not in (-1, target):
                 # Where both columns are one block its matrix stays, and the convolution's inputs still move up.
                 pages, bias = request.pages[group], self._bias(row, group)
@@ -232,7 +232,7 @@ class Worker:
 
     def _prefill_all(self, row: Row, group: int, block: int, prefills: list[Row], left: list[Left]) -> None:
         request, pages = row.request, row.request.pages[group]
-        read = pages[-(-row.start // block) - 1] if row.start else -1
+        read = pages[max(-(-row.start // block) - 1, 0)] if row.start or not self.memory.zeroes else -1
         mine = prefills.index(row)
         writes = [
             (state.offset, prefills[state.target].request.pages[group][state.column])
