@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from sim import scenario_checks, scenario_errors, trust
 from sim.engine.departures import departures
+from sim.engine.guard import GUARDS
 from sim.engine.options import Options
 from sim.engine.presets import table
 from sim.engine.support import lacks
@@ -233,10 +234,19 @@ def warnings(run: Run) -> list[str]:
             "workload.requests.external: any release counts a block too few for a state that a connector brings, and "
             "stops with an error where the pool has no other; here the request waits"
         )
+    guard = GUARDS[table(options.preset, options.rules)["drafter_guard"]]
+    if guard.ahead(options) and any(request.external for request in written):
+        texts.append(
+            "workload.requests.external: with a connector a server of vLLM 0.33 has no hashes that look ahead, and its "
+            "drafter gives up a block of each hit; here they look ahead (engine.speculative.hash_lookahead: false "
+            "makes it as there)"
+        )
     if any(request.load_error for request in written):
         texts.append(
-            "workload.requests.load_error: a release hears of a failed load when its step has run, and takes the "
-            "blocks back then; here it is known before"
+            "workload.requests.load_error: any release ends such a request with an error unless "
+            "kv_load_failure_policy is recompute; then it hears of the failure after a step, and computes from the "
+            "first block that failed (with several groups releases to vLLM 0.29 stop with an error, later ones look "
+            "the request up again where the connector names it); here it is known before"
         )
     trace = run.workload.trace
     if trace and trace.format != "jsonl" and trace.time_scale == 1 and options.clock == "steps":

@@ -5,11 +5,10 @@ Written once: every engine, embedded or real, hands its decisions to it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sim.engine.checkpoint import Checkpoint
 from sim.engine.kernel import EVERY_BOUNDARY, Kernel, Left, Span
 from sim.engine.memory import TAPS, BatchRows, Memory
 from sim.engine.rules import Seed
@@ -20,6 +19,9 @@ if TYPE_CHECKING:
     from sim.cache.groups import CopyOnWrite
     from sim.engine.request import Request
 
+Export = Callable[[int, int, int], tuple[int, int]]
+"""(start, end, block) of a prefill chunk -> the offset of the state that it leaves on its way (0: none) and its
+column."""
 WIDE = 1 << 30
 """Columns and rows of a table that nobody gave a size."""
 
@@ -38,8 +40,6 @@ class Row:
     drafts: list[int]
     drafted: int
     emitted: int = 0
-    reserved: tuple[tuple[int, int] | None, ...] = ()
-    """By group: the checkpoint that it exports, where that was decided before it runs."""
     void: bool = False
     """Whether its request is gone, so that nobody hears of what it samples."""
 
@@ -55,11 +55,10 @@ class Worker:
         config_block: int,
         memory: Memory,
         observer: Observer,
-        checkpoint: Checkpoint | None = None,
+        export: Export | None = None,
         kernel: Kernel = EVERY_BOUNDARY,
         mamba_chunk_size: int = 0,
         rows: Rows | None = None,
-        alignment: int = 1,
     ) -> None:
         self.num_drafts = num_speculative_tokens
         self.attention = [i for i, g in enumerate(groups) if not g.recurrent]
@@ -70,9 +69,7 @@ class Worker:
         self.table = rows or Rows(dict.fromkeys((i for i, _ in self.recurrent), WIDE), WIDE)
         self.memory = memory
         self.observer = observer
-        self.checkpoint = checkpoint
-        self.alignment = alignment
-        """Tokens behind a chunk's start at multiples of which its kernel can export a state."""
+        self.export = export
         self.kernel = kernel
         self.mamba_chunk_size = mamba_chunk_size
         self.rows = BatchRows()
@@ -118,13 +115,13 @@ class Worker:
     def _pre_copy(self, step: int, row: Row) -> None:
         """Carry the state into the column in which this chunk ends."""
         request = row.request
+        if not self.memory.keeps_accepted and request.last_step != step - 1:
+            request.accepted = [1] * len(request.accepted)
         for group, block in self.recurrent:
             target = -(-row.end // block) - 1 if self.memory.own_column else 0
             source = request.running[group]
             if source == -1:
                 self._enter(row, group, block, target)
-            elif not self.memory.keeps_accepted and request.last_step != step - 1:
-                request.accepted[group] = 1
             if source not in (-1, target):
                 # Where both columns are one block its matrix stays, and the convolution's inputs still move up.
                 pages, bias = request.pages[group], self._bias(row, group)
@@ -235,7 +232,7 @@ class Worker:
 
     def _prefill_all(self, row: Row, group: int, block: int, prefills: list[Row], left: list[Left]) -> None:
         request, pages = row.request, row.request.pages[group]
-        read = pages[-(-row.start // block) - 1] if row.start else -1
+        read = pages[max(-(-row.start // block) - 1, 0)] if row.start or not self.memory.zeroes else -1
         mine = prefills.index(row)
         writes = [
             (state.offset, prefills[state.target].request.pages[group][state.column])
@@ -248,10 +245,9 @@ class Worker:
 
     def _exported(self, row: Row, request: Request, group: int, block: int) -> tuple[int, int] | None:
         """The state that a prefill chunk leaves on its way: offset and slot."""
-        if self.checkpoint is None or row.start >= request.prefill_end:
+        if self.export is None or row.start >= request.prefill_end:
             return None
-        reserved = row.reserved[group] if row.reserved else request.tables[group].checkpoint
-        offset, column = self.checkpoint.exported(row.start, row.end, block, self.alignment, reserved)
+        offset, column = self.export(row.start, row.end, block)
         slot = request.pages[group][column] if offset else 0
         return (offset, slot) if slot else None
 

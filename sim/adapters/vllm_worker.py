@@ -572,6 +572,12 @@ class Configuration:
     def _cache(self):
         from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheGroupSpec
 
+        if not self.wanted["enable_prefix_caching"] and any(g["recurrent"] for g in self.wanted["groups"]):
+            self.warnings.append(
+                "without prefix caching a server of this release keeps one state of a request, and one for each draft "
+                "(mamba_cache_mode none); here a recurrent group holds what its own mode holds "
+                "(engine.enable_prefix_caching)"
+            )
         groups = [
             call(
                 KVCacheGroupSpec,

@@ -406,16 +406,17 @@ class RecurrentCache(GroupCache):
             table.partial = (column, table.blocks[column]) if self.partial_hit.owner_copies else None
             table.cached = column
 
-    def publish_under_node(self, request: str, table: Table, hashes: list[bytes], tokens: int) -> None:
-        """Advertise the state that a chunk leaves inside a block under the boundary before it."""
+    def publish_under_node(self, request: str, table: Table, hashes: list[bytes], tokens: int, hashed: int) -> None:
+        """Advertise the state that a chunk leaves inside a block under the boundary before it, if that is hashed."""
         node = tokens // self.block_size * self.block_size
         column = node // self.block_size
         block = table.blocks[column] if column < len(table.blocks) else NULL
-        key = hashes[node // self.unit - 1] if node else b""
-        if node == tokens or not node or block == NULL or self.pool.find(self.group, key) is not None:
+        if node == tokens or not 0 < node <= hashed or block == NULL:
             return
-        self._insert(request, block, column, node, key)
-        self.published_now.add(key)
+        key = hashes[node // self.unit - 1]
+        if self.pool.find(self.group, key) is None:
+            self._insert(request, block, column, node, key)
+            self.published_now.add(key)
 
     def publish_checkpoint(self, request: str, table: Table, hashes: list[bytes], kept: bool) -> None:
         """Advertise the state that this chunk exports under its own offset, or (not ``kept``) under none."""

@@ -195,7 +195,7 @@ class KVCache:
             if isinstance(manager, RecurrentCache):
                 tokens = slots if self.rules.state_slots.on else end
                 if self.options.num_prefill_checkpoint_blocks:
-                    checkpoint = self._checkpoint(request, manager, table, start, end)
+                    checkpoint = self._checkpoint(request, manager, table, start, end, tokens)
                     if commit:
                         table.checkpoint = checkpoint
             if isinstance(manager, WindowCache) and not commit:
@@ -205,15 +205,26 @@ class KVCache:
         return needed
 
     def _checkpoint(
-        self, request: Request, manager: RecurrentCache, table: Table, start: int, end: int
+        self, request: Request, manager: RecurrentCache, table: Table, start: int, end: int, tokens: int
     ) -> tuple[int, int] | None:
-        """The offset that a chunk would export on its way, and the column that it has for it."""
+        """The offset that a chunk would export on its way, and the column that it has for it.
+
+        ``tokens``: those that it reserves blocks for. Where they reach into another block than ``end``, the running
+        column is not the one behind that column, and nothing is reserved.
+        """
+        if -(-tokens // manager.block_size) != -(-end // manager.block_size):
+            return None
         # Only where nothing but resends is retained does it matter whether the prefill ends here.
         prefill_end = request.prefill_end if self.publishing.interval == 0 else 0
         query = self._query(start, end, prefill_end, end, manager.block_size, self.geometry.alignment)
         offset = self.rules.checkpoint.exports(query)
         column = manager.room_for_checkpoint(table, end) if offset else -1
         return (offset, column) if column >= 0 else None
+
+    def exported(self, start: int, end: int, block: int) -> tuple[int, int]:
+        """The offset of the state that a kernel exports of a prefill chunk (0: none), and its column."""
+        query = self._query(start, end, 0, end, block, self.geometry.alignment)
+        return self.rules.checkpoint.exported(query), -(-end // block) - 2
 
     def _query(self, start: int, end: int, prefill_end: int, tokens: int, block: int, unit: int) -> Query:
         position = self.rules.boundaries.reusable(tokens, unit, self.drop, self.ahead)

@@ -37,7 +37,7 @@ class Offloading:
 
     def connected(self, request: Request, hit: Hit) -> tuple[Hit, int]:
         """What is left of a hit, and how many of the request's `external` tokens a connector adds to it."""
-        if not self.on:
+        if not self.on or self._refuses:
             return hit, 0
         return self._beyond(hit, self._local(request, hit), min(request.external, request.num_tokens - 1))
 
@@ -45,7 +45,7 @@ class Offloading:
         """What is left of a hit, and how many tokens the tier adds to it; ``below``: it is not to reach this far."""
         limit = request.num_tokens - 1 if below is None else below - 1
         connector = self.cache.rules.connector
-        if self.tier is None or (connector.refuses and self.cache.states):
+        if self.tier is None or self._refuses:
             return hit, 0
         own = self._local(request, hit)
         start = self._start(own)
@@ -76,6 +76,11 @@ class Offloading:
             first = max(end // shelf.block_size - 1, 0) if shelf.mode else 0
             self.tier.touch(key(shelf, column) for column in range(shelf.known - 1, first - 1, -1))
         return self._beyond(hit, own, end)
+
+    @property
+    def _refuses(self) -> bool:
+        """Whether the connector finds nothing for these groups."""
+        return self.cache.rules.connector.refuses and bool(self.cache.states)
 
     def _start(self, hit: Hit) -> int:
         """Where what is brought begins behind a hit: at the start of the scheduler block that it ends inside."""

@@ -56,11 +56,11 @@ class Publishing:
             table = request.tables[manager.group]
             tokens = self._publishable(manager.group, manager.block_size, known)
             if isinstance(manager, RecurrentCache):
-                self._publish_states(request, manager, table, hashes, tokens, hashed)
+                self._publish_states(request, manager, table, hashes, tokens, hashed, start is not None)
                 if self.rules.publish.under_node and known % self.rules.grid(cache.options) == 0:
-                    manager.publish_under_node(request.id, table, hashes, known)
+                    manager.publish_under_node(request.id, table, hashes, known, hashed)
                 if self.exact_snapshots and start is not None:
-                    self._publish_snapshots(request, manager, table, hashes, start, tokens)
+                    self._publish_snapshots(request, manager, table, hashes, start, tokens, hashed)
             elif isinstance(manager, AllModeCache):
                 kept = self._kept_states(request, manager)
                 manager.published_now.update(manager.publish(request.id, table, hashes, min(tokens, hashed), kept))
@@ -71,13 +71,26 @@ class Publishing:
                     tail = self.rules.boundaries.attention_tail(
                         request.num_prompt, cache.unit, cache.drops[manager.group], hashed // cache.unit
                     )
-                    manager.publish_prompt_tail(request.id, table, hashes, tail, tokens)
+                    manager.publish_prompt_tail(request.id, table, hashes, tail, min(tokens, hashed))
 
     def _publish_states(
-        self, request: Request, manager: RecurrentCache, table: Table, hashes: list[bytes], tokens: int, hashed: int
+        self,
+        request: Request,
+        manager: RecurrentCache,
+        table: Table,
+        hashes: list[bytes],
+        tokens: int,
+        hashed: int,
+        scheduled: bool,
     ) -> None:
-        """Full columns first, then the end of a chunk that stops at a reusable end, or what it exported."""
+        """Full columns first, then the end of a chunk that stops at a reusable end, or what it exported.
+
+        ``scheduled``: a step is, so that what is published late now is.
+        """
         new = manager.publish(request.id, table, hashes, min(tokens, hashed), self._kept_states(request, manager))
+        if table.unpublished and scheduled:
+            manager.publish_end(request.id, table, hashes, table.unpublished)
+            table.unpublished = 0
         if table.checkpoint is not None and self.rules.checkpoint.rekeys:
             offset = table.checkpoint[0]
             tail = self.rules.boundaries.tail(
@@ -86,19 +99,21 @@ class Publishing:
             wanted = offset in (tail, request.junction) or (
                 offset % manager.block_size == 0 and on_grid(offset, manager.block_size, self.interval)
             )
-            manager.publish_checkpoint(request.id, table, hashes, wanted)
+            manager.publish_checkpoint(request.id, table, hashes, wanted and offset <= hashed)
         elif manager.scale > 1 or self.rules.boundaries.tail_drops:
-            self._publish_end(request, manager, table, hashes, tokens)
+            self._publish_end(request, manager, table, hashes, tokens, hashed)
         manager.published_now.update(new)
 
     def _publish_end(
-        self, request: Request, manager: RecurrentCache, table: Table, hashes: list[bytes], tokens: int
+        self, request: Request, manager: RecurrentCache, table: Table, hashes: list[bytes], tokens: int, hashed: int
     ) -> None:
+        """The end of a chunk, where that is a reusable one whose hash is known."""
         boundaries = self.rules.boundaries
-        if table.unpublished:
-            manager.publish_end(request.id, table, hashes, table.unpublished)
-            table.unpublished = 0
-        if tokens <= 0 or tokens % self.cache.unit or (tokens % manager.block_size == 0 and not boundaries.tail_drops):
+        if (
+            not 0 < tokens <= hashed
+            or tokens % self.cache.unit
+            or (tokens % manager.block_size == 0 and not boundaries.tail_drops)
+        ):
             return
         tail = boundaries.tail(request.num_prompt, self.cache.unit, self.cache.drop, self.cache.ahead)
         shared = self.exact_junctions and tokens == request.junction and request.computed < tokens <= request.num_prompt
@@ -108,13 +123,22 @@ class Publishing:
             manager.publish_end(request.id, table, hashes, tokens, self.rules.publish.once)
 
     def _publish_snapshots(
-        self, request: Request, manager: RecurrentCache, table: Table, hashes: list[bytes], start: int, tokens: int
+        self,
+        request: Request,
+        manager: RecurrentCache,
+        table: Table,
+        hashes: list[bytes],
+        start: int,
+        tokens: int,
+        hashed: int,
     ) -> None:
         """Advertise the state that lives at the end of this chunk under each position asked for that it passes.
 
         It is that position's state only if the chunk ends there (rule ``split``).
         """
         for point in {point // self.cache.unit * self.cache.unit: None for point in request.snapshots}:
+            if point > hashed:
+                continue
             if point == tokens and start < point:
                 manager.publish_end(request.id, table, hashes, tokens, self.rules.publish.once)
             elif start < point < tokens:

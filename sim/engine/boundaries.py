@@ -48,6 +48,8 @@ class Boundaries:
     def attention_tail(self, prompt: int, unit: int, drops: bool, hashed: int) -> int:
         """Where attention advertises the prompt's tail; ``drops``: its group gives up a unit; ``hashed``: units
         whose hash is known."""
+        if not self.stops_at_tail:
+            return 0
         if not self.tail_drops:
             return prompt // unit * unit
         return min((prompt if drops else prompt - 1) // unit, hashed) * unit
@@ -73,7 +75,7 @@ JUNCTIONS: dict[str, object] = {
     "exact-unpublished": Junction(True, published=False),
 }
 
-BOUNDARIES: dict[str, object] = {
+BOUNDARIES: dict[str, Boundaries] = {
     "floor": Boundaries(floor, tail_drops=False),
     "leaves-tokens": Boundaries(leaves_tokens, tail_drops=True),
     "below-the-last-token": Boundaries(below_the_last_token, tail_drops=True),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(NamedTuple):
     """A chunk that might export a checkpoint: tokens."""
 
     start: int
@@ -50,11 +50,22 @@ def at_prefill_end(query: Query) -> int:
     return q.position if valid else 0
 
 
+def last_boundary(query: Query) -> int:
+    """What the kernel of 0.29 exports: the last boundary inside the chunk, wherever that starts."""
+    q = query
+    offset = q.end // q.block * q.block
+    return offset if q.start < offset < q.end and (offset - q.start) % q.alignment == 0 else 0
+
+
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """How a release exports checkpoints."""
 
     exports: Exports
+    """For which chunks a block is reserved, and published."""
+    kernel: Exports | None = None
+    """What a kernel really exports, into whatever block the table has in that column, reserved or not, be it a
+    speculative one; None: the same, where the prefill ends or not."""
     by_start: bool = False
     """Whether the split exempts every chunk that starts on a boundary, unless a drafter looks ahead (0.29), or the
     chunk that exports one (0.32). An exempt chunk may end off the grid and past its block."""
@@ -65,16 +76,9 @@ class Checkpoint:
     claims_scratch: bool = False
     """Whether it may take the column of a speculative block."""
 
-    def exported(
-        self, start: int, end: int, block: int, alignment: int, reserved: tuple[int, int] | None
-    ) -> tuple[int, int]:
-        """What a kernel really exports of tokens [start, end): the offset (0: nothing), and the column for it."""
-        if not self.by_start:
-            return reserved or (0, 0)
-        # It asks for no reservation and no boundary to start from, only for a slot in that column, be it scratch.
-        offset = end // block * block
-        valid = start < offset < end and (offset - start) % alignment == 0
-        return (offset, offset // block - 1) if valid else (0, 0)
+    def exported(self, query: Query) -> int:
+        """The offset that a kernel exports of a chunk; 0: none. Its column is the one before the chunk's last."""
+        return (self.kernel or self.exports)(query._replace(prefill_end=0))
 
     def exempts(self, query: Query, eagle: bool) -> bool:
         """Whether the split lets this chunk run on."""
@@ -85,7 +89,7 @@ class Checkpoint:
 
 CHECKPOINTS: dict[str, object] = {
     "none": Checkpoint(never),
-    "any-aligned-start": Checkpoint(any_aligned_start, by_start=True, keeps_tail=True),
+    "any-aligned-start": Checkpoint(any_aligned_start, last_boundary, by_start=True, keeps_tail=True),
     "at-prefill-end": Checkpoint(at_prefill_end, rekeys=True, claims_scratch=True),
     "column-key": Checkpoint(at_prefill_end, claims_scratch=True),
 }

@@ -87,7 +87,8 @@ class Guard:
 
     def _given_up(self, options: Options) -> bool:
         wanted = options.speculative.block_drop or not self.optional
-        return self.drops and wanted and self._looks_ahead(options) and not self.ahead(options)
+        wanted = wanted and self.drops and len(self.scope(options.groups)) > 0
+        return wanted and self._looks_ahead(options) and not self.ahead(options)
 
 
 GUARDS: dict[str, Guard] = {

@@ -46,6 +46,6 @@ def find(request: Request, cache: KVCache, failure: LoadFailure) -> Prior:
         return Prior(hit, external, connector, arrives, told)
     failed = hit.tokens + external
     hit, external = pooled, 0
-    if failure.retries and not connector:
+    if failure.retries:
         hit, external = cache.offload.offloaded(request, pooled, failed)
     return Prior(hit, external, False, True, told if failure.reports_first else (hit.tokens, external))

@@ -244,7 +244,7 @@ RULES: dict[str, dict[str, object]] = {
     "fine_hits": dict(FINE_HITS),
     "partial_hit": PARTIAL_HITS,
     "window": MASKS,
-    "boundaries": BOUNDARIES,
+    "boundaries": dict(BOUNDARIES),
     "checkpoint": CHECKPOINTS,
     "junction": JUNCTIONS,
     "snapshots": {"not-kept": Flag(False), "kept": Flag(True)},

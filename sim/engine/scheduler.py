@@ -72,11 +72,10 @@ class Scheduler:
             config_block(rules.seed, options, self.sizing.grid),
             rules.worker,
             observer,
-            rules.checkpoint if options.num_prefill_checkpoint_blocks else None,
+            self.cache.exported if options.num_prefill_checkpoint_blocks else None,
             rules.kernel,
             options.mamba_chunk_size,
             Rows(widths(options.groups, options.max_model_len, self.num_drafts), options.max_num_seqs),
-            options.prefill_checkpoint_alignment,
         )
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
@@ -201,7 +200,6 @@ class Scheduler:
             self.worker.copy_on_write(copies)
             copies, pinned = [], copies
         for row in rows:
-            row.reserved = tuple(table.checkpoint for table in row.request.tables)
             row.request.computed = row.end
         batch = Batch(
             index, rows, copies, pinned, [*map(list, cache.given)], [*cache.offload.published], cache.take_journal()

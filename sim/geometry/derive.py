@@ -249,7 +249,15 @@ def _flashinfer(model: Model, serving: Serving) -> bool:
 
 def _exports(model: Model, serving: Serving, row: Sizing) -> bool:
     """Whether the kernels can export a state inside a chunk."""
+    if model.state.family == "kda":
+        return bool(row.kda_checkpoint) and _flashkda(model, serving)
     return model.family in row.checkpointed or (bool(row.gdn_checkpoint) and _flashinfer(model, serving))
+
+
+def _flashkda(model: Model, serving: Serving) -> bool:
+    """Whether FlashKDA runs a prefill, on Hopper and Blackwell."""
+    dtype = model.dtype if serving.dtype == "auto" else serving.dtype
+    return model.bounded_gate and model.state.rows == 128 and dtype == "bfloat16"
 
 
 def _groups(model: Model, serving: Serving) -> tuple[int, int, int]:

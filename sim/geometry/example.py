@@ -89,7 +89,9 @@ def _engine(geometry: Geometry) -> dict[str, Any]:
 
 
 def _alignment(geometry: Geometry) -> int:
-    """A GDN kernel exports on the grid of hits; a Mamba-2 kernel's chunk is cut wherever it has to."""
+    """A GDN kernel exports on the grid of hits, a KDA kernel on its own; a Mamba-2 kernel's chunk is cut anywhere."""
+    if geometry.model.state.family == "kda":
+        return geometry.sizing.kda_checkpoint
     if geometry.model.state.family != "gated-delta":
         return 1
     unit = geometry.serving.prefix_match_unit

@@ -148,6 +148,7 @@ def model_of(values: Mapping[str, Any], where: str, name: str) -> Model:
         # a kernel without chunks of its own (Mamba-1) counts as one of 2048
         chunk=config.size(chunk) if chunk else 2048,
         mtp_layers=config.size("mtp_num_hidden_layers", config.size("num_nextn_predict_layers", 1, 0), 0),
+        bounded_gate=family == "kimi-linear" and config.below("linear_attn_config").has("gate_lower_bound"),
         assumed=tuple(config.assumed),
     )
 

@@ -50,6 +50,8 @@ class Model:
     """Tokens of the recurrent kernel's own chunk."""
     mtp_layers: int = 1
     """Attention layers of its own draft module, if it is used."""
+    bounded_gate: bool = False
+    """Whether a KDA layer's gate has a lower bound (``gate_lower_bound``), which FlashKDA asks for."""
     assumed: tuple[str, ...] = ()
     """Keys that its config lacks, each with the value that was taken."""
 

@@ -36,6 +36,8 @@ class Sizing:
     """The families whose kernels can export a state inside a chunk (one more block of each group for a request)."""
     gdn_checkpoint: int
     """Blocks of a GDN model are multiples of this where FlashInfer runs its prefill (``align`` mode); 0: not asked."""
+    kda_checkpoint: int
+    """Tokens at multiples of which FlashKDA exports a state inside a chunk; 0: it exports none."""
     retention: int | None
     """``prefix_cache_retention_interval`` unless a flag says otherwise."""
 
@@ -50,11 +52,12 @@ _0_26 = Sizing(
     kda_dtypes=("float32",),
     checkpointed=frozenset(),
     gdn_checkpoint=0,
+    kda_checkpoint=0,
     retention=None,
 )
 _0_27 = replace(_0_26, rejects_wide=False, widened=_0_26.widened | {"kimi-linear"}, latent_block=128)
 _0_28 = replace(_0_27, caches=True, prefers_all=False)
-_0_29 = replace(_0_28, retention=0)
+_0_29 = replace(_0_28, kda_checkpoint=16, retention=0)
 _0_32 = replace(
     _0_29,
     all_mode=False,

@@ -165,3 +165,13 @@ def test_a_limit_that_the_release_lowers_itself_is_warned_of(children: dict[str,
     found = told(of(children, release), options)
     lowered = [text for text in found if "engine.max_num_seqs" in text]
     assert len(lowered) == (release == "0.33.0"), found
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_server_without_prefix_caching_has_another_cache_mode_and_says_so(
+    children: dict[str, Child], release: str
+) -> None:
+    child, without = of(children, release), replace(SERVER, enable_prefix_caching=False)
+    [said] = told(child, without)
+    assert "mamba_cache_mode none" in said and "engine.enable_prefix_caching" in said
+    assert not told(child, SERVER) and not told(child, replace(without, groups=HYBRID[:1]))

@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from sim.conform import Decisions
+from sim.engine.guard import GUARDS
 from sim.engine.options import METHODS, Options, Speculative
 from sim.engine.presets import PRESETS
 from sim.events import Group
@@ -115,6 +116,9 @@ def servers(draw: st.DrawFn, preset: str) -> Server:
             max_num_encoder_input_tokens=draw(st.integers(30, 120)),
         )
         arrivals = tuple(with_items(draw, arrivals))
+    if GUARDS[known["drafter_guard"]].ahead(options):
+        # A server with a connector has no hashes that look ahead.
+        arrivals = tuple(replace(a, external=0) for a in arrivals)
     budgets = tuple(draw(st.lists(st.integers(0, options.max_num_batched_tokens), max_size=4)))
     resets = tuple(sorted(draw(st.sets(st.integers(1, 30), max_size=2)))) if draw(st.integers(0, 3)) == 0 else ()
     return Server(options, arrivals, budgets, resets, bool(resets) and draw(st.booleans()))

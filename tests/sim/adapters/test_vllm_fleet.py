@@ -92,6 +92,16 @@ def test_a_checkout_is_nobodys_release_and_takes_the_nearest_preset(started: lis
         assert fleet.spread(runs()[1])[0].elsewhere
 
 
+@pytest.mark.parametrize(("release", "preset"), [("0.30.0", "0.29.0"), ("0.31.0", "0.29.0"), ("0.33.0", "")])
+def test_a_release_without_a_preset_says_which_one_stands_in(started: list[str], release: str, preset: str) -> None:
+    warned: list[str] = []
+    with Fleet([f"vllm:{release}"], warn=warned.append) as fleet:
+        spread = [on for run in runs() for on in fleet.spread(run)]
+    assert {on.options.preset for on in spread} == {f"vllm-{preset or release}"}
+    stands_in = f"vllm-{preset} stands in for it where it cannot be asked (what a worker reads and writes)"
+    assert warned == ([f"vllm:{release}: of {release} there is no preset; {stands_in}"] if preset else [])
+
+
 @pytest.mark.parametrize("order", list(itertools.permutations(["clean", "edited", "0.27.0"])))
 def test_engines_of_one_version_are_engines_of_their_own(
     started: list[str], tmp_path: Path, order: Sequence[str]

@@ -73,6 +73,20 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "speculative": Speculative("mtp", 2, multi_module=True, hash_lookahead=False),
         },
     ),
+    "releases from vLLM 0.32 on stop": (
+        {
+            "groups": (Group("states", "recurrent", 16), Group("window", "full-attention", 16, sliding_window=8)),
+            "preset": "vllm-0.33.0",
+            "prefix_match_unit": 1,
+            "speculative": Speculative("mtp", 3, multi_module=True, hash_lookahead=False),
+        },
+        {
+            "groups": (Group("states", "recurrent", 16), Group("window", "full-attention", 16, sliding_window=8)),
+            "preset": "vllm-0.33.0",
+            "prefix_match_unit": 1,
+            "speculative": Speculative("mtp", 2, multi_module=True, hash_lookahead=False),
+        },
+    ),
     "releases from vLLM 0.30 on stop": (
         {
             "groups": (Group("states", "recurrent", 4),),
@@ -172,6 +186,20 @@ def test_python_warns_too() -> None:
         assert sim.replay(SCENARIO).variants
     with pytest.warns(DepartureWarning, match=TEXT):
         sim.sweep(small_sweep.sweep(grid={"engine.enable_prefix_caching": [False]}, seeds="0:1"))
+
+
+@pytest.mark.parametrize(
+    ("preset", "option"), [("vllm-0.32.0", {}), ("vllm-0.33.0", {}), ("vllm-0.33.0", {"hash_lookahead": False})]
+)
+def test_a_connector_beside_hashes_that_look_ahead_is_told(preset: str, option: dict[str, bool]) -> None:
+    speculative = {"method": "mtp", "num_speculative_tokens": 1, **option}
+    engine = {"preset": preset, "clock": "steps", "groups": SCENARIO["engine"]["groups"], "speculative": speculative}
+    requests = [{"id": "a", "prompt": [[1, 40]], "external": 16}]
+    with pytest.warns(DepartureWarning, match="workload.requests.external") as found:
+        sim.replay({**SCENARIO, "engine": engine, "workload": {"requests": requests}, "expect": None})
+    ahead = [str(each.message) for each in found if "hashes that look ahead" in str(each.message)]
+    assert len(ahead) == (preset == "vllm-0.33.0" and not option)
+    assert all("engine.speculative.hash_lookahead: false" in text for text in ahead)
 
 
 @pytest.mark.parametrize("key", ["external", "load_error"])

@@ -8,11 +8,13 @@ import pytest
 import yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from model_configs import config
 
 from sim.engine.presets import PRESETS
 from sim.errors import InputError
 from sim.geometry.derive import derive, fits
 from sim.geometry.example import options, scenario
+from sim.geometry.families import model_of
 from sim.geometry.model import Serving
 from sim.geometry.named import NAMED, named
 from sim.scenario import load
@@ -107,6 +109,21 @@ def test_the_engine_is_told_all_that_the_geometry_says() -> None:
     assert [group.eagle for group in found.groups] == [True, False, False, False]
     assert (found.num_prefill_checkpoint_blocks, found.prefill_checkpoint_alignment) == (1, 832)
     assert found.prefix_cache_retention_interval == 0
+
+
+def test_flashkda_exports_on_its_own_grid_since_0_29_where_the_gate_is_bounded() -> None:
+    values = config("kimi-linear")
+    values["linear_attn_config"]["gate_lower_bound"] = -5.0
+    bounded, free = model_of(values, "config.json", "it"), model_of(config("kimi-linear"), "config.json", "it")
+    for preset in PRESETS:
+        exports = preset >= "vllm-0.29.0"
+        found = options(derive(bounded, Serving(preset=preset)))
+        assert (found.num_prefill_checkpoint_blocks, found.prefill_checkpoint_alignment) == (
+            (1, 16) if exports else (0, 1)
+        )
+        assert derive(bounded, Serving(preset=preset)).checkpoint_blocks == exports
+        assert derive(bounded, Serving(preset=preset, dtype="float16")).checkpoint_blocks == 0
+        assert derive(free, Serving(preset=preset)).checkpoint_blocks == 0
 
 
 def test_what_no_scenario_can_say_is_refused(tmp_path: Path) -> None:
