@@ -158,7 +158,13 @@ def test_who_is_preempted_encodes_its_item_again() -> None:
         speculative=Speculative("mtp", 2),
         clock="steps",
     )
-    sent = [(1, 1, 70, (33, 20)), (3, 1, 70, (5, 30)), (5, 1, 100, (33, 30)), (0, 2, 70, (5, 30)), (1, 2, 100, (33, 30))]
+    sent = [
+        (1, 1, 70, (33, 20)),
+        (3, 1, 70, (5, 30)),
+        (5, 1, 100, (33, 30)),
+        (0, 2, 70, (5, 30)),
+        (1, 2, 100, (33, 30)),
+    ]
     load = [
         Arrival(f"r{i}", i, time, ((seed, length), (9 + i, 1)), 40, encoder=(item,))
         for i, (time, seed, length, item) in enumerate(sent)
