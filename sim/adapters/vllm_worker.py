@@ -207,6 +207,15 @@ class Unsupported(Exception):
     """The release lacks a feature that the scenario uses, or made something else of it."""
 
 
+@contextlib.contextmanager
+def refusing(option):
+    """A configuration that the release's own checks refuse is one that it cannot run, in its own words."""
+    try:
+        yield
+    except ValueError as error:
+        raise Unsupported(f"{option}: the release refuses this itself ({error})") from error
+
+
 class Strange(Exception):
     """The release is built otherwise than those that this file knows."""
 
@@ -406,16 +415,17 @@ class Configuration:
         self._validate(config)
         block, unit = self._sizes(utils, cache, config)
         self._partial_hits(self.wanted["partial_hits"])
-        scheduler = call(
-            Scheduler,
-            vllm_config=config,
-            kv_cache_config=cache,
-            structured_output_manager=Grammar(),
-            block_size=block,
-            hash_block_size=unit,
-            include_finished_set=False,
-            log_stats=False,
-        )
+        with refusing("engine"):
+            scheduler = call(
+                Scheduler,
+                vllm_config=config,
+                kv_cache_config=cache,
+                structured_output_manager=Grammar(),
+                block_size=block,
+                hash_block_size=unit,
+                include_finished_set=False,
+                log_stats=False,
+            )
         if not self.wanted["partial_hits"]:
             attribute(scheduler, "mamba_partial_cache_hit")
             scheduler.mamba_partial_cache_hit = False
@@ -516,7 +526,9 @@ class Configuration:
             kv_transfer_config=None,
             ec_transfer_config=None,
         )
-        attribute(config, "_set_max_num_scheduled_tokens")()
+        budget = attribute(config, "_set_max_num_scheduled_tokens")
+        with refusing("engine.max_num_batched_tokens"):
+            budget()
         return config
 
     def _speculative(self):
