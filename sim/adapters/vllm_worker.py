@@ -799,6 +799,7 @@ class Ears:
         self.needs = []
         self.same_step = False
         self.stops = {}
+        self.offered = {}
         self.offsets = {}
         self._wrap_scheduler()
         self._wrap_pool()
@@ -838,24 +839,14 @@ class Ears:
                 count = split(request, num_new_tokens, local, external, *args, **kwargs)
             finally:
                 scheduler.max_num_scheduled_tokens = budget
+            self.offered[request.request_id] = num_new_tokens
             if count <= 0 < num_new_tokens:
                 self.log.append(["defer", request.request_id, num_new_tokens, "split"])
             elif count < num_new_tokens:
-                end = request.num_computed_tokens + local + external + count
-                self.stops[request.request_id] = self._cause(request, end)
+                self.stops[request.request_id] = "split"
             return count
 
         return wrapped
-
-    def _cause(self, request, end):
-        """Which stop ended a chunk at ``end``."""
-        if end == request.shared_prefix_boundary:
-            return "junction"
-        tail = request.num_prompt_tokens - end
-        unit = self.scheduler.hash_block_size
-        if 0 <= tail <= 2 * unit and end % unit == 0:
-            return "partial-tail"
-        return "split"
 
     def _reserve(self, reserve):
         def wrapped(request, computed, count, *args, **kwargs):
@@ -1194,6 +1185,7 @@ class Session:
             done = scheduler.reset_prefix_cache(reset_running_requests=said["reset"] == "running")
             ears.log.append(["reset", bool(done)])
         ears.stops.clear()
+        ears.offered.clear()
         scheduler.max_num_scheduled_tokens = min(said["budget"], ears.cap)
         try:
             output = scheduler.schedule()
@@ -1210,7 +1202,7 @@ class Session:
         }
 
     def _rows(self, output):
-        """[id, start, end, draft ids, whole table or None, appended blocks or None, stop, checkpoint]"""
+        """[id, start, end, draft ids, whole table or None, appended blocks or None, stop, checkpoint, offered]"""
         places = {}
         for new in output.scheduled_new_reqs:
             places[new.req_id] = (new.num_computed_tokens, new.block_ids, None)
@@ -1225,7 +1217,8 @@ class Session:
             drafts = list(output.scheduled_spec_decode_tokens.get(name, ()))
             stop = self.ears.stops.get(name, "")
             export = self.checkpoints.of(start, start + count)
-            rows.append([name, start, start + count, drafts, whole, more, stop, export])
+            offered = self.ears.offered.get(name, 0)
+            rows.append([name, start, start + count, drafts, whole, more, stop, export, offered])
         return rows
 
     def commit(self, said):
