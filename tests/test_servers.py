@@ -6,12 +6,14 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
-from servers import INERT, UNSAID, servers
+from servers import INERT, UNSAID, Server, servers
 
 from sim.engine.options import Options, Speculative
 from sim.engine.presets import PRESETS, table
+from sim.engine.request import Request
+from sim.engine.scheduler import Scheduler
 from sim.engine.support import lacks
 
 DRAWN: dict[str, set[Any]] = {}
@@ -40,3 +42,23 @@ def test_every_option_is_drawn_or_said_to_be_left_out() -> None:
     assert [name for name in sorted(names) if len(DRAWN[name]) < 2] == []
     assert DRAWN["groups.mamba_cache_mode"] == {"align", "all"} and DRAWN["groups.eagle"] == {True, False}
     assert {len(DRAWN[f"groups.{name}"]) > 1 for name in ("kind", "block_size", "sliding_window")} == {True}
+
+
+def test_some_server_shows_whether_a_replay_is_charged_for_its_encoded_items(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control: a scheduler that charges them for a first prefill alone decides otherwise."""
+    charge = Scheduler._encode
+
+    def first_alone(scheduler: Scheduler, request: Request) -> None:
+        if not request.outputs:
+            charge(scheduler, request)
+
+    def differs(server: Server) -> bool:
+        if not any(arrival.encoder for arrival in server.arrivals):
+            return False
+        right = server.facts()
+        with monkeypatch.context() as patched:
+            patched.setattr(Scheduler, "_encode", first_alone)
+            return server.facts() != right
+
+    first = settings(max_examples=1000, derandomize=True, database=None, phases=[Phase.generate])
+    assert find(servers("vllm-0.33.0"), differs, settings=first).options.encoder_cache_size

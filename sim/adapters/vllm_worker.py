@@ -207,6 +207,15 @@ class Unsupported(Exception):
     """The release lacks a feature that the scenario uses, or made something else of it."""
 
 
+@contextlib.contextmanager
+def refusing(option):
+    """A configuration that the release's own checks refuse is one that it cannot run, in its own words."""
+    try:
+        yield
+    except ValueError as error:
+        raise Unsupported(f"{option}: the release refuses this itself ({error})") from error
+
+
 class Strange(Exception):
     """The release is built otherwise than those that this file knows."""
 
@@ -406,16 +415,17 @@ class Configuration:
         self._validate(config)
         block, unit = self._sizes(utils, cache, config)
         self._partial_hits(self.wanted["partial_hits"])
-        scheduler = call(
-            Scheduler,
-            vllm_config=config,
-            kv_cache_config=cache,
-            structured_output_manager=Grammar(),
-            block_size=block,
-            hash_block_size=unit,
-            include_finished_set=False,
-            log_stats=False,
-        )
+        with refusing("engine"):
+            scheduler = call(
+                Scheduler,
+                vllm_config=config,
+                kv_cache_config=cache,
+                structured_output_manager=Grammar(),
+                block_size=block,
+                hash_block_size=unit,
+                include_finished_set=False,
+                log_stats=False,
+            )
         if not self.wanted["partial_hits"]:
             attribute(scheduler, "mamba_partial_cache_hit")
             scheduler.mamba_partial_cache_hit = False
@@ -516,7 +526,9 @@ class Configuration:
             kv_transfer_config=None,
             ec_transfer_config=None,
         )
-        attribute(config, "_set_max_num_scheduled_tokens")()
+        budget = attribute(config, "_set_max_num_scheduled_tokens")
+        with refusing("engine.max_num_batched_tokens"):
+            budget()
         return config
 
     def _speculative(self):
@@ -793,6 +805,7 @@ class Ears:
         self.needs = []
         self.same_step = False
         self.stops = {}
+        self.offered = {}
         self.offsets = {}
         self._wrap_scheduler()
         self._wrap_pool()
@@ -832,24 +845,14 @@ class Ears:
                 count = split(request, num_new_tokens, local, external, *args, **kwargs)
             finally:
                 scheduler.max_num_scheduled_tokens = budget
+            self.offered[request.request_id] = num_new_tokens
             if count <= 0 < num_new_tokens:
                 self.log.append(["defer", request.request_id, num_new_tokens, "split"])
             elif count < num_new_tokens:
-                end = request.num_computed_tokens + local + external + count
-                self.stops[request.request_id] = self._cause(request, end)
+                self.stops[request.request_id] = "split"
             return count
 
         return wrapped
-
-    def _cause(self, request, end):
-        """Which stop ended a chunk at ``end``."""
-        if end == request.shared_prefix_boundary:
-            return "junction"
-        tail = request.num_prompt_tokens - end
-        unit = self.scheduler.hash_block_size
-        if 0 <= tail <= 2 * unit and end % unit == 0:
-            return "partial-tail"
-        return "split"
 
     def _reserve(self, reserve):
         def wrapped(request, computed, count, *args, **kwargs):
@@ -1188,6 +1191,7 @@ class Session:
             done = scheduler.reset_prefix_cache(reset_running_requests=said["reset"] == "running")
             ears.log.append(["reset", bool(done)])
         ears.stops.clear()
+        ears.offered.clear()
         scheduler.max_num_scheduled_tokens = min(said["budget"], ears.cap)
         try:
             output = scheduler.schedule()
@@ -1204,7 +1208,7 @@ class Session:
         }
 
     def _rows(self, output):
-        """[id, start, end, draft ids, whole table or None, appended blocks or None, stop, checkpoint]"""
+        """[id, start, end, draft ids, whole table or None, appended blocks or None, stop, checkpoint, offered]"""
         places = {}
         for new in output.scheduled_new_reqs:
             places[new.req_id] = (new.num_computed_tokens, new.block_ids, None)
@@ -1219,7 +1223,8 @@ class Session:
             drafts = list(output.scheduled_spec_decode_tokens.get(name, ()))
             stop = self.ears.stops.get(name, "")
             export = self.checkpoints.of(start, start + count)
-            rows.append([name, start, start + count, drafts, whole, more, stop, export])
+            offered = self.ears.offered.get(name, 0)
+            rows.append([name, start, start + count, drafts, whole, more, stop, export, offered])
         return rows
 
     def commit(self, said):

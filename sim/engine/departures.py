@@ -85,8 +85,14 @@ def _tail_behind_its_block(options: Options, rules: Mapping[str, str]) -> bool:
 
 
 def _no_budget(options: Options, rules: Mapping[str, str]) -> bool:
-    taken = options.speculative.draft_slots * options.max_num_seqs
-    return rules["draft_slots"] == "max-num-seqs" and taken >= options.max_num_batched_tokens
+    s = options.speculative
+    if not s.num_speculative_tokens:
+        return False
+    if rules["draft_slots"] == "max-num-seqs":
+        taken = s.draft_slots * options.max_num_seqs
+    else:
+        taken = s.lookahead_tokens if rules["running"] == "fits-draft-pass" else s.draft_slots
+    return taken >= options.max_num_batched_tokens
 
 
 DEPARTURES = (
@@ -150,9 +156,10 @@ DEPARTURES = (
         "unless chunks are split at recurrent blocks",
     ),
     Departure(
-        "speculative.draft_slots",
+        "max_num_batched_tokens",
         _no_budget,
-        "releases to vLLM 0.27 refuse slots that leave no token of max_num_batched_tokens",
+        "releases refuse one that leaves no token beside a drafter's slots: those of draft_slots, to vLLM 0.27 for each "
+        "of max_num_seqs, in 0.33 those for its K drafts (K + 1 for dflash)",
     ),
     Departure(
         "offload.blocks",

@@ -175,6 +175,7 @@ class Request:
     def reset(self, told: bool = True) -> None:
         """Nothing computed, nothing held: after a preemption, of which the worker is ``told``, or is not."""
         self.computed = 0
+        self.prefilling = True
         self.drafts = 0
         groups = len(self.pages)
         self.pages = [[] for _ in range(groups)]

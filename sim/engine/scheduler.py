@@ -431,8 +431,8 @@ class Scheduler:
         self.active.append(request)
 
     def _encode(self, request: Request) -> None:
-        """Encode what the chunk that it was just given needs."""
-        if request.items and request.prefilling:
+        """Encode what the chunk that it was just given needs; a decode needs nothing."""
+        if request.items and request.computed < request.prefill_end:
             self.encoder.commit(request)
 
     def _never(self, request: Request) -> Refusal | None:

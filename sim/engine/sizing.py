@@ -8,7 +8,7 @@ from sim.cache.manager import KVCache
 from sim.engine.encoder import Encoder
 from sim.engine.options import Options
 from sim.engine.presets import table
-from sim.engine.split import AlignedSplit, Chunk, Cut
+from sim.engine.split import AlignedSplit, Chunk, Cut, partial_tail
 from sim.errors import PolicyError
 
 if TYPE_CHECKING:
@@ -61,6 +61,19 @@ class Sizing:
             # Its modules read that far: a chunk ends before, or at the end.
             count, stop = max(count - (self.lookahead - remaining), 0), "look-ahead"
         return count, stop or "prompt-end"
+
+    def name(self, request: Request, start: int, offered: int, end: int) -> str:
+        """The stop that ended a chunk which somebody else's split cut to ``end``: this split's, if it ends there too.
+
+        Else a position at which any split may stop, or "split"; "" where it took all that it was offered.
+        """
+        chunk = self._chunk(request, start, offered, request.prefill_end)
+        cut = self._ask(request, chunk)
+        if start + cut.tokens == end:
+            return cut.stop
+        if end == start + offered:
+            return ""
+        return {partial_tail(chunk): "partial-tail", request.junction: "junction"}.get(end, "split")
 
     def _encodable(self, request: Request, start: int, count: int, stop: str) -> tuple[int, str]:
         """Stop before an item that cannot be encoded in this step."""

@@ -46,7 +46,7 @@ class Fake:
         self.waiting = [r for r in self.waiting if r["id"] not in gone]
         self.running = [r for r in self.running if r["id"] not in gone]
         for request in self.running:
-            rows.append([request["id"], request["computed"], request["computed"] + 1, [], None, [[4], []], "", 0])
+            rows.append([request["id"], request["computed"], request["computed"] + 1, [], None, [[4], []], "", 0, 0])
         if self.waiting and not self.running:
             request = self.waiting.pop(0)
             self.running.append(request)
@@ -55,7 +55,7 @@ class Fake:
                 ["claim", 1, 2, request["id"], 0, 16, "ab" * 36],
                 ["admit", request["id"], 0, 0, False, [], 0, []],
             ]
-            rows.append([request["id"], 0, 16, [], [[1], [2, 3]], None, "split", 0])
+            rows.append([request["id"], 0, 16, [], [[1], [2, 3]], None, "split", 0, 17])
             if self.how == "poison":
                 log.insert(-1, ["claim", 1, 3, request["id"], 0, 16, "cd" * 36])
         for row in rows:

@@ -109,19 +109,30 @@ def servers(draw: st.DrawFn, preset: str) -> Server:
         )
     if known["junction"] == "exact":
         options = replace(options, shared_prefix_checkpoint=draw(st.booleans()))
-    if draw(st.integers(0, 3)) == 0:
+    encoded = draw(st.integers(0, 3)) == 0
+    if encoded:
+        # Together, with outputs that a replay has, and room for little more than one item: whoever is put back and
+        # encodes again is then in somebody's way.
+        arrivals = tuple(replace(a, time=a.time // 8, max_tokens=max(a.max_tokens, 7)) for a in arrivals)
+        arrivals = tuple(with_items(draw, arrivals))
+        largest = max((length for a in arrivals for _, length in a.encoder), default=20)
+        room = st.one_of(st.integers(largest, largest + 3), st.integers(largest, 2 * largest), st.integers(20, 90))
+        wide = draw(st.sampled_from([options.max_num_batched_tokens, 4 * longest]))
         options = replace(
             options,
-            encoder_cache_size=draw(st.integers(20, 90)),
-            max_num_encoder_input_tokens=draw(st.integers(30, 120)),
+            max_num_batched_tokens=max(options.max_num_batched_tokens, wide),
+            encoder_cache_size=draw(room),
+            max_num_encoder_input_tokens=draw(room),
         )
-        arrivals = tuple(with_items(draw, arrivals))
     if GUARDS[known["drafter_guard"]].ahead(options):
         # A server with a connector has no hashes that look ahead.
         arrivals = tuple(replace(a, external=0) for a in arrivals)
     budgets = tuple(draw(st.lists(st.integers(0, options.max_num_batched_tokens), max_size=4)))
-    resets = tuple(sorted(draw(st.sets(st.integers(1, 30), max_size=2)))) if draw(st.integers(0, 3)) == 0 else ()
-    return Server(options, arrivals, budgets, resets, bool(resets) and draw(st.booleans()))
+    if encoded:
+        resets = tuple(sorted(draw(st.sets(st.integers(1, 15), max_size=4))))
+    else:
+        resets = tuple(sorted(draw(st.sets(st.integers(1, 30), max_size=2)))) if draw(st.integers(0, 3)) == 0 else ()
+    return Server(options, arrivals, budgets, resets, bool(resets) and (draw(st.integers(0, 3)) > 0))
 
 
 def _speculative(draw: st.DrawFn, known: dict[str, str]) -> Speculative:
@@ -184,6 +195,7 @@ def _arrivals(draw: st.DrawFn, widest: int, drafts: int) -> list[Arrival]:
 
 
 GAPS = st.sampled_from([0, 0, 1, 2, 7, 30])
+LENGTHS = st.one_of(st.integers(1, 8), st.integers(1, 40))
 
 
 def with_items(draw: st.DrawFn, arrivals: Sequence[Arrival]) -> list[Arrival]:
@@ -197,7 +209,7 @@ def with_items(draw: st.DrawFn, arrivals: Sequence[Arrival]) -> list[Arrival]:
         for seed, length in arrival.segments:
             if seed not in texts:
                 texts[seed], at = [], 0
-                for gap, size in draw(st.lists(st.tuples(GAPS, st.integers(1, 40)), max_size=5)):
+                for gap, size in draw(st.lists(st.tuples(GAPS, LENGTHS), max_size=5)):
                     texts[seed].append((at + gap, size))
                     at += gap + size
             cut = [start for start, size in texts[seed] if start < length < start + size]
@@ -210,7 +222,7 @@ def with_items(draw: st.DrawFn, arrivals: Sequence[Arrival]) -> list[Arrival]:
         if draw(st.booleans()):
             length, at = sum(size for _, size in segments), 0
             spans = []
-            for gap, size in draw(st.lists(st.tuples(GAPS, st.integers(1, 40)), max_size=5)):
+            for gap, size in draw(st.lists(st.tuples(GAPS, LENGTHS), max_size=5)):
                 if at + gap + size <= length:
                     spans.append((at + gap, size))
                     at += gap + size

@@ -21,8 +21,9 @@ Words = Annotated[str, StringConstraints(max_length=10_000)]
 Table = list[list[Whole]]
 """For each group, the blocks of its columns."""
 
-RowSaid = tuple[str, Whole, Whole, list[Token], Table | None, Table | None, Words, Whole]
-"""id, start, end, drafts, the whole table or None, appended blocks or None, what stopped it, the offset it exports"""
+RowSaid = tuple[str, Whole, Whole, list[Token], Table | None, Table | None, Words, Whole, Whole]
+"""id, start, end, drafts, the whole table or None, appended blocks or None, what stopped it, the offset it exports, the
+tokens that its split was offered (0: it was not asked)"""
 
 Event = Annotated[
     Annotated[tuple[Literal["defer"], str, Whole, Words], Tag("defer")]

@@ -16,12 +16,15 @@ from sim.adapters.vllm.answers import ADDED, BEGUN, COMMIT, STEP, Check, Event, 
 from sim.adapters.vllm.config import refused, wire
 from sim.adapters.vllm.process import Child
 from sim.cache.groups import CopyOnWrite
+from sim.cache.manager import KVCache
+from sim.engine.encoder import Encoder
 from sim.engine.options import Options
 from sim.engine.request import Request
 from sim.engine.rules import Rules
 from sim.engine.sampling import sample
 from sim.engine.scheduler import Step
 from sim.engine.seed import config_block
+from sim.engine.sizing import Sizing
 from sim.errors import EngineError, RefusedError
 from sim.events import Observer
 from sim.rows import Rows, widths
@@ -85,6 +88,9 @@ class LiveScheduler:
             options.mamba_chunk_size,
             Rows(widths(options.groups, options.max_model_len, self.num_drafts), options.max_num_seqs),
         )
+        cache = KVCache(options, rules, lambda *claim: None, lambda *unclaim: None)
+        self.sizing = Sizing(options, rules, cache, Encoder(options, rules.encoder, rules.whole_items))
+        """The preset's own: what it calls the end of a chunk."""
         self.preempted_in_vain = 0
         """Preemptions since some request last got further than it had ever been."""
         self._aborted: dict[str, None] = {}
@@ -168,7 +174,7 @@ class LiveScheduler:
         rows = []
         self.worker.exports = {}
         self._check.names([row[0] for row in said], self.requests)
-        for name, start, end, drafts, table, more, stop, export in said:
+        for name, start, end, drafts, table, more, heard, export, offered in said:
             request = self.requests[name]
             self._check.blocks(name, table, more)
             if table is not None:
@@ -179,12 +185,21 @@ class LiveScheduler:
             self._check.chunk(request, start, end, len(drafts), export)
             if export:
                 self.worker.exports[name] = export
-            prefill = start < request.prefill_end
-            self.observer.chunk(name, start, end, len(drafts), _stop(stop, prefill, end, request, bool(export)), 0, ())
+            stop = self._stop(request, start, end, heard, offered)
+            self.observer.chunk(name, start, end, len(drafts), stop, 0, ())
             # Placeholders that the split clipped are judged, but not run.
             rows.append(Row(request, start, end, drafts[: end - start - 1], len(drafts)))
             request.drafts = 0
         return rows
+
+    def _stop(self, request: Request, start: int, end: int, heard: str, offered: int) -> str:
+        """The rule that ended a chunk; of a split the one that the preset's names, of the same facts."""
+        if start >= request.prefill_end:
+            return "decode"
+        if heard and heard != "split":
+            return heard
+        named = self.sizing.name(request, start, offered, end) if offered else ""
+        return named or ("prompt-end" if end >= request.num_tokens else "budget")
 
     def _update(self, rows: list[Row], result: Step) -> None:
         sampled: dict[str, list[int]] = {}
@@ -263,7 +278,8 @@ class LiveScheduler:
         hits = [min(hit, last[1] * size) if last else 0 for last, size in zip(slots, sizes, strict=True)]
         for group in self.options.recurrent:
             column = (hit - 1) // sizes[group]
-            slot = slots[group][0] if slots[group] else 0
+            # As many columns as the hit has in this group, and no state where these end before it.
+            slot = slots[group][0] if slots[group] and slots[group][1] > column else 0
             self.observer.restore(name, group, slot, column, hit, hits)
 
     def _on_allocate(self, name: str, group: int, column: int, slots: Sequence[int]) -> None:
@@ -288,15 +304,3 @@ def _key(text: str) -> bytes:
 def _ids(tokens: np.ndarray[Any, np.dtype[np.int64]]) -> list[int]:
     ids: list[int] = tokens.tolist()
     return ids
-
-
-def _stop(heard: str, prefill: bool, end: int, request: Request, exports: bool) -> str:
-    """The rule that ended a chunk, as far as it can be told from outside."""
-    if not prefill:
-        return "decode"
-    if heard:
-        return heard
-    if end >= request.num_tokens:
-        return "prompt-end"
-    # The split lets a chunk that exports a state run on as far as the budget goes.
-    return "checkpoint" if exports else "budget"

@@ -261,13 +261,13 @@ def test_nobody_reads_prints_where_standard_error_is_closed(monkeypatch: pytest.
     prints.pass_on()
 
 
-ROW = ["a", 0, 16, [], [[1], [2, 3]], None, "split", 0]
+ROW = ["a", 0, 16, [], [[1], [2, 3]], None, "split", 0, 16]
 STEP: dict[str, Any] = {"aborted": [], "log": [], "rows": [ROW], "given": [[1], []], "copies": []}
 ADMIT = ["admit", "a", 0, 0, False, [], 0, []]
 
 
 def row(**changed: Any) -> dict[str, Any]:
-    names = ("id", "start", "end", "drafts", "table", "more", "stop", "export")
+    names = ("id", "start", "end", "drafts", "table", "more", "stop", "export", "offered")
     return {**STEP, "rows": [[changed.get(name, value) for name, value in zip(names, ROW, strict=True)]]}
 
 
@@ -289,7 +289,7 @@ def log(*event: Any) -> dict[str, Any]:
         ("add", [], "answered 'add' out of shape"),
         ("step", {**STEP, "rows": None}, r"out of shape \(rows: Input should be a valid array"),
         ("step", {**STEP, "rows": [ROW, ROW]}, "nonsense: found rows of the requests a, a, allowed one row for each"),
-        ("step", {**STEP, "rows": [ROW[:-1]]}, r"out of shape \(rows\.0\.7: Field required"),
+        ("step", {**STEP, "rows": [ROW[:-1]]}, r"out of shape \(rows\.0\.8: Field required"),
         ("step", row(id="b"), "nonsense: found request 'b', allowed one that is here"),
         ("step", row(start=-1), r"out of shape \(rows\.0\.1: Input should be greater than or equal to 0"),
         ("step", row(start=16), r"nonsense: found chunk \[16, 16\) of a"),

@@ -110,7 +110,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         },
         {"preset": "vllm-0.29.0", "long_prefill_token_threshold": 3, "speculative": Speculative("mtp", 3)},
     ),
-    "releases to vLLM 0.27 refuse slots": (
+    "releases refuse one that leaves no token": (
         {"max_num_batched_tokens": 64, "max_num_seqs": 32, "speculative": Speculative("ngram", 2, draft_slots=2)},
         {"max_num_batched_tokens": 65, "max_num_seqs": 32, "speculative": Speculative("ngram", 2, draft_slots=2)},
     ),
@@ -133,6 +133,28 @@ def test_each_is_told_by_its_option_where_it_is_and_nowhere_else(departure: Any,
     assert departure.text.startswith(text)
     assert f"engine.{departure.option}: {departure.text}" in told(**with_it)
     assert not any(departure.text in said for said in told(**without))
+
+
+@pytest.mark.parametrize(
+    ("preset", "refused"),
+    [
+        # The least budget that each release starts with, for 3 slots, 5 drafts and 2 requests at a time, is one more.
+        ("vllm-0.26.0", (6, 6)),
+        ("vllm-0.27.0", (6, 6)),
+        ("vllm-0.28.0", (3, 3)),
+        ("vllm-0.29.0", (3, 3)),
+        ("vllm-0.32.0", (3, 3)),
+        ("vllm-0.33.0", (5, 6)),
+    ],
+)
+def test_a_budget_is_too_small_where_the_release_refuses_to_start(preset: str, refused: tuple[int, int]) -> None:
+    for method, least in zip(("mtp", "dflash"), refused, strict=True):
+        drafter = Speculative(method, 5, draft_slots=3)
+        for budget in (least, least + 1):
+            said = told(preset=preset, speculative=drafter, max_num_seqs=2, max_num_batched_tokens=budget)
+            assert any("engine.max_num_batched_tokens: " in text for text in said) == (budget == least)
+    alone = told(preset=preset, max_num_batched_tokens=1)
+    assert not any("engine.max_num_batched_tokens: " in text for text in alone)
 
 
 def test_the_docs_have_each_of_them() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from sim.engine.options import Options, Speculative
@@ -118,11 +118,66 @@ def loads(draw: st.DrawFn) -> list[Arrival]:
     return arrivals
 
 
-@given(load=loads(), preset=st.sampled_from(sorted(PRESETS)), size=st.integers(20, 64), drafts=st.integers(0, 2))
-def test_fast_forwarding_decides_the_same(load: list[Arrival], preset: str, size: int, drafts: int) -> None:
-    how = replace(options("after-split", size, drafts=drafts), preset=preset, rules={})
-    one, two = run(how, *load), run(how, *load, fast_forward=False)
+@given(
+    load=loads(),
+    preset=st.sampled_from(sorted(PRESETS)),
+    size=st.integers(20, 64),
+    drafts=st.integers(0, 2),
+    blocks=st.sampled_from([24, 40, 10_000]),
+    depth=st.integers(1, 3),
+    resets=st.lists(st.integers(1, 40), max_size=2).map(sorted),
+)
+def test_fast_forwarding_decides_the_same(
+    load: list[Arrival], preset: str, size: int, drafts: int, blocks: int, depth: int, resets: list[int]
+) -> None:
+    """Whoever is preempted, or put back by a reset, encodes again."""
+    how = replace(options("after-split", size, drafts=drafts), preset=preset, rules={}, num_blocks=blocks)
+    how = replace(how, max_concurrent_batches=depth)
+    one, two = (drive(how, load, fast_forward=fast, resets=resets, reset_running=True) for fast in (True, False))
+    event(f"preempted: {one.preempted > 0}")
     assert replace(one, wall_s=0.0) == replace(two, wall_s=0.0)
+
+
+# Ends of chunks as vLLM 0.33.0 and 0.26.0 have decided them.
+
+
+def test_who_a_reset_puts_back_encodes_its_item_again() -> None:
+    how = Options((Group("attention", "full-attention", 4),), preset="vllm-0.33.0", encoder_cache_size=40)
+    load = [Arrival(name, i, 0, ((1 + i, 54),), 9, encoder=((1, 30),)) for i, name in enumerate("ab")]
+    outcome = drive(replace(how, clock="steps"), load, resets=[3], reset_running=True)
+    assert outcome.preempted == 2
+    assert outcome.ends == {"a": (54, 57), "b": (1, 54, 1, 56)}
+
+
+def test_who_is_preempted_encodes_its_item_again() -> None:
+    how = Options(
+        (Group("attention", "full-attention", 8, eagle=True), Group("gdn", "recurrent", 32)),
+        preset="vllm-0.26.0",
+        num_blocks=50,
+        encoder_cache_size=40,
+        speculative=Speculative("mtp", 2),
+        clock="steps",
+    )
+    sent = [
+        (1, 1, 70, (33, 20)),
+        (3, 1, 70, (5, 30)),
+        (5, 1, 100, (33, 30)),
+        (0, 2, 70, (5, 30)),
+        (1, 2, 100, (33, 30)),
+    ]
+    load = [
+        Arrival(f"r{i}", i, time, ((seed, length), (9 + i, 1)), 40, encoder=(item,))
+        for i, (time, seed, length, item) in enumerate(sent)
+    ]
+    outcome = drive(how, load)
+    assert (outcome.preempted, outcome.deferred, outcome.claims) == (3, 4, 23)
+    assert outcome.ends == {
+        "r0": (32, 64, 71),
+        "r1": (32, 64, 71),
+        "r2": (32, 64, 96, 101, 64, 32, 64, 96, 103),
+        "r3": (32, 64, 71),
+        "r4": (32, 64, 96, 101, 64, 96, 120),
+    }
 
 
 @given(load=loads(), size=st.integers(20, 64), compute=st.integers(20, 64), drafts=st.integers(0, 2))
