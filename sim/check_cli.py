@@ -24,7 +24,7 @@ from sim.cli_options import (
     truth_options,
     write_json,
 )
-from sim.errors import EngineError, InputError, MissingError, StateatError
+from sim.errors import STOP, EngineError, InputError, MissingError, StateatError
 from sim.files import write_text
 
 if TYPE_CHECKING:
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 SKIP = 125
 """By which git bisect is told that a commit cannot be judged."""
-STOP = 128
-"""From which on git bisect gives up: it is nobody's commit that is at fault."""
 
 
 @dataclass(slots=True)
@@ -64,13 +62,13 @@ class _Sum:
 
     def bisect_code(self) -> int:
         """What git bisect is told: 1 for a commit that is bad, 0 for a good one, 125 for one that cannot be judged."""
-        without = [(each, result.baseline) for result in self.heard for each in result.not_run if not each.skipped]
-        if any(baseline and each.engine == baseline for each, baseline in without):
+        without = [each for result in self.heard for each in result.not_run if not each.skipped]
+        if any(each.below for each in without):
             # All that is wrong would look new.
             return STOP
         if any(exit_code(replace(result, not_run=())) for result in self.heard):
             return 1
-        if self.refused or not all(isinstance(each.error, EngineError) for each, _ in without):
+        if self.refused or not all(isinstance(each.error, EngineError) for each in without):
             return STOP
         return SKIP if without or not self.judged else 0
 
@@ -87,7 +85,7 @@ class _Sum:
     default="",
     metavar="ENGINE",
     help="Fail only on what is new against this engine, by variant, case and finding: what it shows too is told as "
-    "'also in the baseline'. What the file expects of it is expected of --engine.",
+    "'also in the baseline'. What the file expects of it is expected of --engine. vllm is each variant's release.",
 )
 @click.option(
     "--bisect",
@@ -102,7 +100,7 @@ def check(
     allow_code: bool,
     truth: Mapping[str, str],
     engines: Sequence[str],
-    vllm_python: Path | None,
+    vllm_python: str | None,
     baseline: str,
     bisect: bool,
 ) -> None:
@@ -121,11 +119,11 @@ def check(
     """
     try:
         total = _check(paths, junit, json_path, allow_code, truth, engines, vllm_python, baseline)
-    except StateatError as error:
+    except EngineError as error:
         if not bisect:
             raise
         click.echo(f"stateat: {error}", err=True)
-        sys.exit(SKIP if isinstance(error, EngineError) else STOP)
+        sys.exit(SKIP)
     if bisect:
         sys.exit(total.bisect_code())
     if not (total.judged or total.worst):
@@ -140,7 +138,7 @@ def _check(
     allow_code: bool,
     truth: Mapping[str, str],
     engines: Sequence[str],
-    vllm_python: Path | None,
+    vllm_python: str | None,
     baseline: str,
 ) -> _Sum:
     from sim.catalog import refusal, scenario_files

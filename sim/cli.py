@@ -1,6 +1,6 @@
 """The command line: parse, call, print. Machine output goes to stdout alone, progress and timings to stderr.
 
-Exit codes: 0 as expected, 1 an expectation or an invariant failed, 2 bad usage or input.
+Exit codes: 0 as expected, 1 an expectation or an invariant failed, 2 bad usage or input (128 under ``--bisect``).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from traceback import print_exc
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -28,7 +29,7 @@ from sim.cli_options import (
     write_text_or_stdout,
 )
 from sim.cli_options import exit_code as exit_code_of
-from sim.errors import InputError, StateatError, exit_code
+from sim.errors import STOP, InputError, StateatError, exit_code
 from sim.explain_cli import explain
 from sim.geometry_cli import geometry
 from sim.list_cli import list_scenarios, new
@@ -48,15 +49,26 @@ class _Group(click.Group):
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
         given = sys.argv[1:] if args is None else list(args)
+        # To git bisect 1 and 2 would be a bad commit, whose fault it is not.
+        bisecting = any(each.partition("=")[0] == "--bisect" for each in given)
+        unusable = STOP if bisecting else 2
         fill()
-        with watched(given), standard(), raising(), readable_stderr():
-            try:
-                return super().main(args, *rest, **extra)
-            except SystemExit as end:
-                if (gone := lost(sys.stdout)) is None or gone.errno in NOBODY or end.code not in (0, 1, None):
-                    raise
-                click.echo(f"stateat: standard output: {gone.strerror or gone}", err=True)
-            sys.exit(2)
+        try:
+            with watched(given, unusable), standard(), raising(), readable_stderr():
+                try:
+                    return super().main(args, *rest, **extra)
+                except SystemExit as end:
+                    gone = lost(sys.stdout)
+                    if gone is not None and gone.errno not in NOBODY and end.code in (0, 1, None):
+                        click.echo(f"stateat: standard output: {gone.strerror or gone}", err=True)
+                    elif end.code != 2:
+                        raise
+                sys.exit(unusable)
+        except Exception:
+            if not bisecting:
+                raise
+            print_exc()
+            sys.exit(unusable)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -159,7 +171,7 @@ def conform(
     releases: Sequence[str],
     step: int | None,
     engines: Sequence[str],
-    vllm_python: Path | None,
+    vllm_python: str | None,
     json_path: Path | None,
 ) -> None:
     """Compare the reference engine with recorded decisions of real vLLM releases.

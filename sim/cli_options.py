@@ -50,7 +50,11 @@ ENGINES: tuple[Callable[[Any], Any], ...] = (
         help="reference, vllm (each variant's release), vllm:RELEASE or vllm:FOLDER (a checkout, called by its folder "
         "and commit); repeatable, each a column of its own.",
     ),
-    click.option("--vllm-python", type=EXISTING, metavar="PATH", help="A Python that has vLLM, as the engine."),
+    click.option(
+        "--vllm-python",
+        metavar="PROGRAM",
+        help="A Python that has vLLM, as the engine: a path, or without a / a program on PATH.",
+    ),
 )
 
 
@@ -113,7 +117,7 @@ def not_compared(scenario: Scenario, truth: Mapping[str, str]) -> None:
         click.echo(f"note: {text}", err=True)
 
 
-def fleet_of(engines: Sequence[str], python: Path | None, baseline: str = "") -> Fleet:
+def fleet_of(engines: Sequence[str], python: str | None, baseline: str = "") -> Fleet:
     from sim.adapters.vllm.fleet import Fleet
 
     return Fleet(engines, python, baseline=baseline, warn=lambda text: click.echo(f"warning: {text}", err=True))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from sim.printable import printable
 
+STOP = 128
+"""The exit code from which on git bisect gives up: it is nobody's commit that is at fault."""
+
 
 class StateatError(Exception):
     """The base of all errors that a user can cause; the command line prints its text and exits with its code.

@@ -111,7 +111,8 @@ def _absent(not_run: Sequence[NotRun], variant: str) -> list[str]:
 def _unheld(ran: Sequence[Ran], bases: Sequence[Ran]) -> list[NotRun]:
     """Runs of the baseline without an outcome, which some engine ran: nothing holds that to them."""
     there = {(each.asked.variant, each.asked.case) for each in ran if each.not_run is None}
-    return [n for each in bases if (n := each.not_run) and (each.asked.variant, each.asked.case) in there]
+    unheld = [each for each in bases if (each.asked.variant, each.asked.case) in there]
+    return [replace(n, below=True) for each in unheld if (n := each.not_run)]
 
 
 def _known(ran: Sequence[Ran], bases: Sequence[Ran]) -> list[NotRun]:

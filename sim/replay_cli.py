@@ -84,7 +84,7 @@ def replay(
     check_determinism: bool,
     no_fast_forward: bool,
     engines: Sequence[str],
-    vllm_python: Path | None,
+    vllm_python: str | None,
     verbose: bool,
 ) -> None:
     """Run scenarios, print what was found and how their variants compare.

@@ -171,6 +171,8 @@ class NotRun:
     """The label of the live engine on which it was to run; '' for the reference engine."""
     known: bool = False
     """Whether the baseline ends with the same error."""
+    below: bool = False
+    """Whether it is a run on the baseline, so that nothing holds it to the run that it is for."""
 
     @property
     def skipped(self) -> bool:

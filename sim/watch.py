@@ -38,8 +38,9 @@ def runs_code(arguments: Sequence[str]) -> bool:
 
 
 @contextmanager
-def watched(arguments: Sequence[str]) -> Iterator[None]:
-    """Runs what follows in a child, if it may run a user's code and is a process of its own."""
+def watched(arguments: Sequence[str], unusable: int = 2) -> Iterator[None]:
+    """Runs what follows in a child, if it may run a user's code and is a process of its own. ``unusable``: the exit
+    code where that code leaves no result."""
     # In a program that caught the streams, or without fork, the code is guarded alone.
     if not (hasattr(os, "fork") and sys.stdout is sys.__stdout__ and runs_code(arguments)):
         yield
@@ -61,7 +62,7 @@ def watched(arguments: Sequence[str]) -> Iterator[None]:
     if child:
         os.close(mark)
         os.close(alive)
-        _watch(child, heard, page)
+        _watch(child, heard, page, unusable)
     os.close(heard)
     os.close(held)
     threading.Thread(target=_end_with_parent, args=(alive,), daemon=True).start()
@@ -82,8 +83,8 @@ def watched(arguments: Sequence[str]) -> Iterator[None]:
             raise
         _say(f"{type(error).__name__}: {error}: the program does not work any more, after {rule} ran in it")
         if os.getpid() == own:
-            os.write(mark, b"\2")
-        sys.exit(2)
+            os.write(mark, bytes([unusable]))
+        sys.exit(unusable)
 
 
 def _name_rules(page: mmap.mmap) -> None:
@@ -116,7 +117,7 @@ def _end_with_parent(alive: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _watch(child: int, heard: int, page: mmap.mmap) -> NoReturn:
+def _watch(child: int, heard: int, page: mmap.mmap, unusable: int) -> NoReturn:
     """The parent: ends as its child did, or says that it went without a result."""
     asked = 0
     for name in ("SIGTERM", "SIGHUP"):
@@ -141,7 +142,7 @@ def _watch(child: int, heard: int, page: mmap.mmap) -> NoReturn:
     how = f"exit code {os.waitstatus_to_exitcode(status)}" if status is not None else "no exit code"
     rule = _called(page)
     _say(f"the process ended with {how} before there was a result{f'; last it was in {rule}' if rule else ''}")
-    os._exit(2)
+    os._exit(unusable)
 
 
 def _called(page: mmap.mmap) -> str:

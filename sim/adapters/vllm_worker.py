@@ -1062,7 +1062,7 @@ class Ears:
         for name in ("allocate_external_computed_blocks", "add_local_computed_blocks"):
             setattr(manager, name, self._in_group(group, attribute(manager, name)))
         if self.groups[group]["recurrent"]:
-            manager.get_num_blocks_to_allocate = self._needing(manager.get_num_blocks_to_allocate)
+            manager.get_num_blocks_to_allocate = self._needing(manager, manager.get_num_blocks_to_allocate)
             manager.remove_skipped_blocks = self._retiring(group, manager, manager.remove_skipped_blocks)
             manager.pop_blocks_for_free = self._freeing(group, manager.pop_blocks_for_free)
 
@@ -1076,10 +1076,16 @@ class Ears:
 
         return wrapped
 
-    def _needing(self, method):
+    def _needing(self, manager, method):
+        bind = inspect.signature(method).bind
+        attribute(manager, "cached_blocks_this_step")
+
         def wrapped(*args, **kwargs):
+            hit = bind(*args, **kwargs).arguments["new_computed_blocks"]
+            fresh = bool(hit) and hit[-1].block_hash in manager.cached_blocks_this_step
             needed = method(*args, **kwargs)
-            if needed > self.pool.num_gpu_blocks:
+            # By more blocks than there are it says to wait for the next step; a long prompt may really need so many.
+            if fresh and needed > self.pool.num_gpu_blocks:
                 self.same_step = True
             return needed
 

@@ -37,7 +37,10 @@ def print_expectations(result: Result, seconds: float, console: Console) -> None
     not be run."""
     name = one_line(result.path or result.scenario)
     mark = {"error": "ERR ", "failed": "FAIL", "skipped": "skip"}.get(standing(result), "ok  ")
-    line = f"{mark} {name}: {verdict(result)} ({seconds:.1f} s)"
+    # Elsewhere the lines below name the engine.
+    engines = dict.fromkeys(one_line(outcome.engine) for outcome in result.variants.values() if outcome.engine)
+    on = f"on {few(list(engines), NAMED)}, " if engines and mark == "ok  " else ""
+    line = f"{mark} {name}: {verdict(result)} ({on}{seconds:.1f} s)"
     say(console, Text(line, style="red" if mark in ("ERR ", "FAIL") else ""))
     _print_failures(result, console)
     _print_not_run(result, console)

@@ -11,13 +11,14 @@ import pytest
 
 from sim.adapters.vllm import install
 from sim.adapters.vllm.answers import BEGUN
+from sim.adapters.vllm.asked import nearest
 from sim.adapters.vllm.config import wire
 from sim.adapters.vllm.engine import LiveScheduler
 from sim.adapters.vllm.process import Child
 from sim.conform import Decisions
 from sim.engine.options import Options, Speculative
 from sim.errors import RefusedError
-from sim.events import Group
+from sim.events import Group, Observer
 from sim.simulate import Make, drive
 from sim.workload import Arrival
 
@@ -48,6 +49,52 @@ def on(child: Child) -> Make:
 def told(child: Child, options: Options, **changed: Any) -> list[str]:
     """Make a scheduler of it; its warnings."""
     return child.ask({"do": "init", "config": wire(options) | changed}, BEGUN)["warnings"]
+
+
+class Refusals(Observer):
+    """Why requests were refused."""
+
+    def __init__(self) -> None:
+        self.reasons: set[str] = set()
+
+    def refuse(self, request: str, reason: str) -> None:
+        self.reasons.add(reason)
+
+
+@pytest.mark.parametrize(("mode", "drafts"), [("all", 0), ("align", 12)])
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_prompt_that_needs_more_blocks_than_there_are_is_not_refused_for_this_step(
+    children: dict[str, Child], release: str, mode: str, drafts: int
+) -> None:
+    """A release says with a number of blocks that a hit is of this step; a prompt can need as many."""
+    child = of(children, release)
+    options = Options(
+        (Group("gdn", "recurrent", 4, mamba_cache_mode=mode),),
+        preset=nearest(release),
+        num_blocks=10,
+        speculative=Speculative(num_speculative_tokens=drafts),
+        clock="steps",
+    )
+    here, there = Refusals(), Refusals()
+    arrivals = [Arrival("a", 0, 0, ((1, 60),))]
+    if mode == "all" and release > "0.32":
+        with pytest.raises(RefusedError, match="mamba_cache_mode: all"):
+            drive(options, arrivals, make=on(child))
+        return
+    drive(options, arrivals, observers=[there], make=on(child))
+    drive(options, arrivals, observers=[here])
+    assert here.reasons == there.reasons == {"full_sequence"}
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_hit_on_what_this_step_claims_is_refused_for_this_step(children: dict[str, Child], release: str) -> None:
+    child = of(children, release)
+    options = Options(HYBRID[1:], preset=nearest(release), num_blocks=64, clock="steps")
+    here, there = Refusals(), Refusals()
+    arrivals = [Arrival(name, i, 0, ((1, 300),)) for i, name in enumerate("ab")]
+    drive(options, arrivals, observers=[there], make=on(child))
+    drive(options, arrivals, observers=[here])
+    assert here.reasons == there.reasons == {"same_step"}
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -89,7 +136,7 @@ def test_draft_slots_leave_a_drafter_its_method(
     children: dict[str, Child], release: str, method: str, drafts: int, slots: int
 ) -> None:
     speculative = Speculative(method, drafts, draft_slots=slots)
-    options = replace(SERVER, preset=f"vllm-{release}", speculative=speculative)
+    options = replace(SERVER, preset=nearest(release), speculative=speculative)
     if method == "ngram":
         options = replace(options, groups=tuple(replace(group, eagle=False) for group in HYBRID))
     arrivals = [
@@ -151,7 +198,7 @@ def test_a_connector_beside_hashes_that_look_ahead_is_refused(children: dict[str
     arrivals = [Arrival("a", 0, 0, ((1, 300),), external=128)]
     for look_ahead in (True, False):
         speculative = Speculative("mtp", 3, hash_lookahead=look_ahead)
-        options = replace(SERVER, preset=f"vllm-{release}", speculative=speculative)
+        options = replace(SERVER, preset=nearest(release), speculative=speculative)
         if look_ahead:
             with pytest.raises(RefusedError, match=r"external tokens beside hashes that look ahead"):
                 drive(options, arrivals, make=on(child))

@@ -13,7 +13,9 @@ import yaml
 from click.testing import CliRunner, Result
 from fake_engines import SCENARIO, behave, checkout
 
+from sim.adapters.vllm import install
 from sim.cli import main
+from sim.errors import InputError
 
 BAD_RULE = {"rules": {"split": "builtins:repr"}}
 
@@ -147,6 +149,67 @@ def test_git_bisect_is_told_good_bad_skip_or_give_up(here: Path, engine: str, mo
     (here / "bad.yaml").write_text("schema: stateat/1\n")
     write(here / "ruled.yaml", variants={"v": {"rules": {"split": "unguarded"}}})
     assert run("check", "s.yaml", *more, *on(engine), "--bisect").exit_code == code
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        ("--frob",),
+        ("--junit",),
+        ("--device",),
+        ("--state-dtype", "x"),
+        ("--state", "x"),
+        ("--engine", "frob"),
+        ("--baseline", "frob"),
+        ("--junit", "nowhere/r.xml"),
+        ("--bisect=x",),
+    ],
+)
+def test_what_is_no_commits_fault_makes_git_bisect_give_up(here: Path, usage: Sequence[str]) -> None:
+    for more in ((), ("s.yaml", *on("poison"))):
+        told = run("check", *more, "--bisect", *usage)
+        assert (told.exit_code, told.stdout) == (128, "") and told.stderr
+    assert run("check", "s.yaml", *(each.replace("bisect", "frob") for each in usage)).exit_code == 2
+
+
+def test_a_fault_of_our_own_is_no_bad_commit(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr("sim.catalog.scenario_files", broken)
+    told = run("check", "s.yaml", *on("good"), "--bisect")
+    assert (told.exit_code, told.stdout) == (128, "") and "RuntimeError: a fault of ours" in told.stderr
+    with pytest.raises(RuntimeError):
+        CliRunner().invoke(main, ["check", "s.yaml"], catch_exceptions=False)
+
+
+def test_a_baseline_that_does_not_run_makes_git_bisect_give_up_by_either_name(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(release: str, cache: Path) -> install.Source:
+        raise InputError(f"vLLM {release} is not installed")
+
+    monkeypatch.setattr(install, "of_release", missing)
+    for baseline in ("vllm", "vllm:0.27.0"):
+        assert run("check", "s.yaml", *on("good"), "--baseline", baseline, "--bisect").exit_code == 128
+
+
+def test_a_crash_of_an_engine_that_is_its_own_baseline_is_skipped(here: Path) -> None:
+    command = ("check", "s.yaml", *on("crash"), "--baseline", "vllm:./crash")
+    assert run(*command, "--bisect").exit_code == 125
+    told = run(*command)
+    assert told.exit_code == 2 and "nothing was judged" in told.stderr
+
+
+def test_a_crash_is_told_without_more_words(here: Path) -> None:
+    told = run("check", "s.yaml", *on("crash"))
+    assert told.exit_code == 2 and "nothing was judged" not in told.stderr
+
+
+def test_what_is_as_expected_names_its_engines(here: Path) -> None:
+    first = run("check", "s.yaml", *on("good", "reference", "other")).stdout.splitlines()[0]
+    assert first.startswith("ok   s.yaml: ") and " (on vllm:good, vllm:other, " in first
+    assert "(on " not in run("check", "s.yaml").stdout
 
 
 def test_a_file_of_which_nothing_can_be_judged_is_no_good_commit(here: Path) -> None:

@@ -3,8 +3,9 @@
 Arguments choose a way to misbehave at the first step: ``crash``, ``kill``, ``hang``, ``garbage``, ``raise``,
 ``prints``, ``floods``, ``endless``, ``leaves`` (a process that holds its pipes), ``unsupported`` (at init), ``poison``
 (claims a slot that nobody wrote), ``crash-once FILE`` (unless the file is there, which it makes), ``slow-start`` (never
-says hello) or ``no-start`` (ends before). With ``orphan`` it starts a process, writes both process ids into the file
-named next, and waits. With ``say`` it answers what is named next with the JSON that follows.
+says hello) or ``no-start`` (ends before). With ``orphan`` it starts a process, and on Linux one in
+a session of its own, writes all process ids into the file named next, and waits. With ``say`` it answers what is named
+next with the JSON that follows.
 """
 
 import json
@@ -103,9 +104,9 @@ class Fake:
             os._exit(7)
 
 
-def started() -> int:
-    """A process that outlives its parent and holds what it was given; its id."""
-    return subprocess.Popen(["sleep", "60"]).pid
+def started(away: bool = False) -> int:
+    """A process that outlives its parent and holds what it was given, ``away`` in a session of its own; its id."""
+    return subprocess.Popen(["sleep", "60"], start_new_session=away).pid
 
 
 def main() -> None:
@@ -115,7 +116,9 @@ def main() -> None:
     if how == "no-start":
         sys.exit("ModuleNotFoundError: nothing_of_this_name")
     if how == "orphan":
-        Path(sys.argv[2]).write_text(f"{os.getpid()} {started()} ", encoding="utf-8")
+        away = [started(away=True)] if sys.platform == "linux" else []
+        pids = " ".join(map(str, [os.getpid(), started(), *away]))
+        Path(sys.argv[2]).write_text(f"{pids} ", encoding="utf-8")
         print('{"version":"0"}', flush=True)
         time.sleep(60)
     fake = Fake(how)

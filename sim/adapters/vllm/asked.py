@@ -95,10 +95,11 @@ def of_release(release: str) -> Asked:
     return Asked(PREFIX + release, PREFIX + release, release)
 
 
-def of_python(python: Path) -> Asked:
-    """Somebody's Python, by its path or as a program's name."""
-    path = python.expanduser()
-    return Asked(f"vllm (--vllm-python {python})", "", python=path if len(path.parts) == 1 else absolute(path))
+def of_python(python: str) -> Asked:
+    """Somebody's Python: a path where the text has a separator (``./python3``), else a program on ``PATH``."""
+    text = os.path.expanduser(python)
+    path = absolute(Path(text)) if os.path.dirname(text) else Path(text)
+    return Asked(f"vllm (--vllm-python {python})", "", python=path)
 
 
 def check_apart(engines: Sequence[Asked]) -> None:

@@ -29,15 +29,16 @@ class Fleet:
     """Started workers, one for each engine that was asked for, shared by all runs on it; close it when done.
 
     ``specs``: ``reference``, ``vllm`` (each variant on its preset's release), ``vllm:0.27.0`` or ``vllm:FOLDER`` (a
-    checkout). ``python``: a Python that has vLLM; it stands for ``vllm``, and for all where nothing is named.
-    ``baseline``: one more, with which the others are compared. Raises InputError for specs that name no engine, or
+    checkout). ``python``: a Python that has vLLM, as a path or a program's name; it stands for ``vllm``, and for all
+    where nothing is named. ``baseline``: one more, with which the others are compared; ``vllm`` is each variant's
+    release there, beside a ``python`` too. Raises InputError for specs that name no engine, or
     one of them twice. A worker starts when its first run does; what does not start is that run's error.
     """
 
     def __init__(
         self,
         specs: Sequence[str],
-        python: Path | None = None,
+        python: str | None = None,
         *,
         baseline: str = "",
         cache: Path = install.CACHE,
@@ -53,7 +54,11 @@ class Fleet:
             raise InputError(f"--vllm-python: found --engine {self.specs[0]}, allowed with --engine vllm, or alone")
         self._baseline = baseline
         own = None if python is None else of_python(python)
-        found = {spec: own if spec == OWN else asked(spec) for spec in [*self.specs, *[baseline] * bool(baseline)]}
+        if own is not None:
+            # Under a name of its own: a baseline that is called vllm is each variant's release, not this Python again.
+            self.specs = [own.spec if spec == OWN else spec for spec in self.specs]
+        wanted = [*self.specs, *[baseline] * bool(baseline)]
+        found = {spec: own if own is not None and spec == own.spec else asked(spec) for spec in wanted}
         check_apart([found[spec] or Asked(spec, spec) for spec in self.specs])
         # A baseline may be one of the others too: a release is held to itself.
         final = {each.place: each for each in labelled([each for each in found.values() if each is not None])}

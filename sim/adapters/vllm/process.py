@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar
+from uuid import uuid4
 
 from sim.adapters.vllm.answers import HELLO, Answer
 from sim.adapters.vllm.prints import SHOWN_CHARACTERS, Prints
@@ -30,14 +31,25 @@ LONGEST_ANSWER = 1 << 26
 """Bytes: a step that hands out two million blocks needs a quarter of it."""
 MOST_PRINTED = 1 << 26
 """Bytes that a child may print for one answer."""
-GUARD = 'read line; kill -s KILL -- "-$0"'
-"""Waits until whoever holds its standard input is gone, however that ended, and ends a process group."""
+MARK = "STATEAT_WORKER"
+"""In the environment of a worker and of all that it starts: which worker that is."""
+GUARD = """read line
+kill -s KILL -- "-$0"
+for again in 1 2 3 4 5 6 7 8 9 10; do
+    found=$(grep -lsF -e "$1" /proc/[0-9]*/environ) || [ -n "$found" ] || break
+    for each in $found; do each=${each#/proc/}; kill -s KILL "${each%/environ}"; done
+    sleep 0.02
+done"""
+"""Waits until whoever holds its standard input lets go of it, however that ended, and ends a process group; then,
+where the system tells the environment of a process (Linux), what left the group, until nothing is found."""
+GUARD_S = 5
+"""Seconds for that."""
 
 T = TypeVar("T")
 
 
 class Child:
-    """A running worker, in a process group of its own that ends with it, and with us.
+    """A running worker, in a process group of its own. It ends with us, and with it all that it started.
 
     What it prints goes to standard error, a line each, before the answer that it was printed on the way to is used.
     Raises EngineError with the last lines that it wrote when it crashes, hangs, floods or answers out of shape.
@@ -54,19 +66,20 @@ class Child:
     ) -> None:
         self.name = name
         self.answer_s = answer_s
+        mark = uuid4().hex
         try:
             self._process = subprocess.Popen(
                 list(command),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env=dict(env) if env is not None else None,
+                env=dict(os.environ if env is None else env) | {MARK: mark},
                 bufsize=0,
                 start_new_session=True,
             )
         except OSError as error:
             raise EngineError(f"{name}: cannot run {command[0]}: {error.strerror or error}") from error
-        guard = _guard(self._process)
+        guard = _guard(self._process, mark)
         self._finalizer = weakref.finalize(self, _end, self._process, guard)
         pipes = (self._process.stdin, self._process.stdout, self._process.stderr)
         self._out, self._in, self._err = (_fd(pipe) for pipe in pipes)
@@ -212,10 +225,10 @@ def _fd(pipe: IO[bytes] | None) -> int:
     return pipe.fileno()
 
 
-def _guard(process: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
-    """A process that ends the child's group as soon as we are gone, even killed."""
+def _guard(process: subprocess.Popen[bytes], mark: str) -> subprocess.Popen[bytes]:
+    """A process that ends the child and what it started as soon as we let go of it or are gone, even killed."""
     null = subprocess.DEVNULL
-    command = ["/bin/sh", "-c", GUARD, str(process.pid)]
+    command = ["/bin/sh", "-c", GUARD, str(process.pid), f"{MARK}={mark}"]
     try:
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=null, stderr=null, start_new_session=True)
     except OSError as error:
@@ -224,13 +237,16 @@ def _guard(process: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
 
 
 def _end(process: subprocess.Popen[bytes], guard: subprocess.Popen[bytes]) -> None:
-    guard.kill()
     _kill(process)
     for pipe in (process.stdin, process.stdout, process.stderr, guard.stdin):
         if pipe is not None:
             pipe.close()
     process.wait()
-    guard.wait()
+    try:
+        guard.wait(GUARD_S)
+    except subprocess.TimeoutExpired:
+        guard.kill()
+        guard.wait()
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

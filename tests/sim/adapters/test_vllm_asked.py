@@ -139,5 +139,24 @@ def test_a_folder_says_which_release_it_comes_from(tmp_path: Path) -> None:
 
 
 def test_a_python_is_called_by_its_path() -> None:
-    assert [each.label for each in labelled([of_python(Path("/opt/venv/bin/python"))])] == ["vllm:venv/bin/python"]
-    assert [each.label for each in labelled([of_python(Path("python3"))])] == ["vllm:python3"]
+    assert [each.label for each in labelled([of_python("/opt/venv/bin/python")])] == ["vllm:venv/bin/python"]
+    assert [each.label for each in labelled([of_python("python3")])] == ["vllm:python3"]
+
+
+@pytest.mark.parametrize("text", ["./tool", "./x/../tool", "~/tool", "{}/tool"])
+def test_a_python_with_a_separator_is_that_file_and_no_program_on_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    for folder in ("here", "here/x", "programs"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "tool").touch(mode=0o755)
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("HOME", str(tmp_path / "here"))
+    monkeypatch.setenv("PATH", str(tmp_path / "programs"))
+    named = of_python(text.format(tmp_path / "here")).source(tmp_path).command[0]
+    assert Path(named).samefile("tool")
+    # A bare name is one on the path, whatever lies in the folder.
+    assert of_python("tool").source(tmp_path).command[0] == str(tmp_path / "programs" / "tool")
+    Path("tool").unlink()
+    with pytest.raises(InputError, match="found no program there"):
+        of_python(text.format(tmp_path / "here")).source(tmp_path)

@@ -179,4 +179,12 @@ def test_a_baseline_may_be_an_engine_that_is_asked_for(started: list[str], tmp_p
 
 def test_a_python_of_ones_own_beside_another_engine_is_refused() -> None:
     with pytest.raises(InputError, match="--vllm-python: found --engine reference, allowed with --engine vllm"):
-        Fleet(["reference"], Path("python"))
+        Fleet(["reference"], "python")
+
+
+def test_beside_a_python_a_baseline_called_vllm_is_each_variants_release(started: list[str]) -> None:
+    with Fleet(["vllm"], "python", baseline="vllm") as fleet:
+        old, fixed = runs()
+        assert [on.engine for run in (old, fixed) for on in fleet.spread(run)] == ["vllm:python"] * 2
+        assert [fleet.below(run).engine for run in (old, fixed)] == ["vllm:0.26.0", "vllm:0.27.0"]
+        assert fleet.baseline == "vllm"

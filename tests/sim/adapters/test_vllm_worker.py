@@ -8,6 +8,7 @@ import json
 import runpy
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -54,6 +55,26 @@ def test_a_configuration_is_made_of_its_own_fields() -> None:
 def test_an_attribute_that_all_releases_have_is_missed_by_name() -> None:
     with pytest.raises(worker.Strange, match="its Older has no watermark_blocks"):
         worker.attribute(Older(), "watermark_blocks")
+
+
+@pytest.mark.parametrize(("fresh", "needed", "told"), [(True, 11, True), (False, 11, False), (True, 3, False)])
+def test_a_need_of_more_blocks_than_there_are_is_no_refusal_for_a_hit_of_this_step(
+    fresh: bool, needed: int, told: bool
+) -> None:
+    def need(request_id: str, new_computed_blocks: Sequence[Any]) -> int:
+        # As a release may forget what it looked at.
+        manager.cached_blocks_this_step.clear()
+        return needed
+
+    manager = SimpleNamespace(cached_blocks_this_step={b"hit"} if fresh else {b"other"})
+    ears = SimpleNamespace(pool=SimpleNamespace(num_gpu_blocks=10), same_step=False)
+    heard = worker.Ears._needing(ears, manager, need)
+    assert heard("a", [SimpleNamespace(block_hash=b"hit")]) == needed
+    assert ears.same_step is told
+    ears.same_step = False
+    assert heard("a", new_computed_blocks=[]) == needed and not ears.same_step
+    with pytest.raises(worker.Strange, match="has no cached_blocks_this_step"):
+        worker.Ears._needing(ears, SimpleNamespace(), need)
 
 
 def asked(interface: ModuleType, monkeypatch: pytest.MonkeyPatch, **wanted: Any) -> Any:
