@@ -217,6 +217,9 @@ class Result:
     """Variants on an engine for which the file expects nothing."""
     uncompared: tuple[str, ...] = ()
     """Variants whose own rules the engine does not run: they are held to nothing."""
+    unheld: tuple[str, ...] = ()
+    """Variants that ran, and of which the file expects something that could not be compared with it: it is about a case
+    that did not run, or about states of another family."""
     not_run: tuple[NotRun, ...] = ()
     """Variants and cases that were to run and have no outcome."""
     baseline: str = ""
@@ -246,6 +249,12 @@ class Result:
             *(failure for outcome in silent for failure in unexplained(outcome)),
             *(Failure(each.variant, each.case, "run", "an outcome", each.why) for each in self.not_run),
         )
+
+    @property
+    def held(self) -> list[str]:
+        """Variants that ran and were compared with what the file expects of them."""
+        others = {*self.silent, *self.elsewhere, *self.uncompared, *self.unheld}
+        return [name for name in self.variants if name not in others] if self.has_expectations else []
 
     @property
     def wrong_where_silent(self) -> list[str]:

@@ -335,7 +335,7 @@ def _expand(file: Path, root: Node, shape: File | None) -> Iterator[Run | Proble
                 group.append(_run(file, node, shape, whole, name or whole.engine.preset, case))
         if wanted is not None:
             expected, expected_wrong[name] = _expected(wanted, group, list(cases))
-            group = [replace(run, expect=expected) for run in group]
+            group = [replace(run, expect=expected or None) for run in group]
         yield from group
     for name, wrong in expected_wrong.items():
         everywhere = all(set(wrong) <= set(other) for other in expected_wrong.values())

@@ -107,6 +107,22 @@ def test_of_a_sum_without_a_case_what_is_too_much_already_fails() -> None:
         assert bool(found.failed_expectations) is failed and list(found.variants["v"].cases) == ["a"]
 
 
+def test_what_is_expected_is_held_to_what_ran_alone() -> None:
+    """An expectation of a variant, a case or a state family that is not there is not met."""
+    bad = {"rules": {"split": "builtins:repr"}}
+    variants = {"old": {**bad, "expect": {"steps": 1}}, "new": {}}
+    found = sim.replay({**SCENARIO, "variants": variants}, allow_code=True)
+    assert found.held == [] and str(found).splitlines()[0].startswith("one-request: could not be run: old; nothing")
+    part = {"v": {"expect": {"cases": {"b": {"steps": 1}}}}}
+    found = sim.replay({**SCENARIO, "cases": {"a": {}, "b": {"engine": bad}}, "variants": part}, allow_code=True)
+    assert (found.held, found.unheld) == ([], ("v",)) and "as expected" not in repr(found)
+    found = sim.replay({**SCENARIO, "expect": {"exact": 7}}, state="digest")
+    assert (found.held, list(found.unheld)) == ([], list(found.variants)) and "as expected" not in repr(found)
+    found = sim.replay({**SCENARIO, "expect": {"finished": 1}})
+    assert found.held == list(found.variants) and "as expected" in repr(found)
+    assert not sim.replay({**SCENARIO, "expect": {}}).has_expectations
+
+
 def test_a_result_fits_on_a_screen() -> None:
     found = sim.replay(S02)
     assert str(found).splitlines() == [
