@@ -52,9 +52,7 @@ def compare(
     return failures
 
 
-def compares(
-    expect: Mapping[str, Any], outcome: Outcome, measured: bool = True, absent: Collection[str] = ()
-) -> bool:
+def compares(expect: Mapping[str, Any], outcome: Outcome, measured: bool = True, absent: Collection[str] = ()) -> bool:
     """Whether :func:`compare` holds an outcome to anything that is written in an expectation."""
     cases = expect.get("cases") or {}
     parts = [(_at_most(expect) if absent else expect, outcome)]
