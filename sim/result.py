@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from sim.errors import MissingError, NotAsExpected, RefusedError, StateatError
 from sim.events import GRAVE, Finding, Group
@@ -282,6 +282,10 @@ class Result:
         if self.not_run and not self.variants:
             texts = dict.fromkeys(each.why for each in self.not_run)
             raise self.not_run[0].error if len(texts) == 1 else type(self.not_run[0].error)("\n".join(texts))
+
+    def __bool__(self) -> NoReturn:
+        """``assert sim.replay(file)`` would pass whatever came out."""
+        raise TypeError("a result is neither true nor false: ask result.ok")
 
     def __repr__(self) -> str:
         from sim.report.verdict import verdict

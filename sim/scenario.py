@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from sim import scenario_checks, scenario_errors, trust
+from sim.arguments import path, whole
 from sim.engine.departures import departures
 from sim.engine.options import Options
 from sim.engine.presets import table
@@ -107,8 +108,7 @@ class Scenario:
 
     def reseeded(self, seed: int) -> Scenario:
         """The same with another seed; what the file expects is of its own, so nothing is expected."""
-        if not (isinstance(seed, int) and 0 <= seed < 2**63):
-            raise InputError(f"seed: found {seed!r}, allowed a whole number from 0 to 2**63 - 1")
+        seed = whole("seed", seed, 0, 2**63 - 1)
         runs = tuple(replace(run, seed=seed, expect=None) for run in self.expanded)
         return replace(self, seed=seed, expanded=runs)
 
@@ -123,7 +123,7 @@ def load(source: str | Path | Mapping[str, Any], allow_code: bool = False) -> Sc
     if isinstance(source, Mapping):
         file, root, wrong = INLINE, of_plain(INLINE, source), list[Problem]()
     else:
-        file = Path(source)
+        file = path("source", source, "a path or a mapping")
         root, wrong = read(file)
     scenario = checked(file, root, [*wrong, *(() if allow_code else trust.code(root))])
     trust.show(file, (path for run in scenario.expanded for path in run.workload.paths), file.parent)

@@ -69,6 +69,13 @@ def test_ok_is_that_all_ran_and_nothing_is_wrong(found: Result, ok: bool, keys: 
             found.raise_for_findings()
 
 
+def test_a_result_is_neither_true_nor_false() -> None:
+    """``assert sim.replay(file)`` would pass whatever came out."""
+    for found in (result(), result(POISONED)):
+        with pytest.raises(TypeError, match=r"ask result\.ok"):
+            bool(found)
+
+
 def test_a_file_that_expects_otherwise_is_not_ok_though_it_has_expectations() -> None:
     file = {**SCENARIO, "expect": {"finished": 2}}
     found = sim.replay(file)
