@@ -8,12 +8,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from warnings import warn
 
+from sim.arguments import names, path, table, text, whole
 from sim.errors import DepartureWarning
 from sim.result import Result
 from sim.scenario import Run, Scenario, load, warned
@@ -31,16 +32,17 @@ Source = str | Path | Mapping[str, Any] | Scenario
 def replay(
     source: Source,
     *,
-    variants: str | Sequence[str] | None = None,
+    variants: str | Iterable[str] | None = None,
     rules: Mapping[str, object] | None = None,
     seed: int | None = None,
     state: str | None = None,
-    engine: str | Sequence[str] = "reference",
+    engine: str | Iterable[str] = "reference",
     baseline: str | None = None,
     record: bool = True,
     allow_code: bool = False,
 ) -> Result:
-    """Runs a scenario, all variants or those named, and compares it with what the file expects.
+    """Runs a scenario, all variants or those named (an empty list is refused), and compares it with what the file
+    expects.
 
     ``rules`` take precedence over the file's; a value is a name, ``module:Name``, or a class or function itself.
     ``state`` is the oracle's state family. With another ``seed`` than the file's nothing is expected. ``engine``:
@@ -62,12 +64,16 @@ def replay(
     from sim.simulate import replay as run_all
     from sim.simulate import simulate
 
+    only, engines = _chosen(variants), names("engine", engine)
+    overrides = {name: named(name, value) for name, value in table("rules", {} if rules is None else rules).items()}
+    truth = {} if state is None else {"state": text("state", state)}
+    against = "" if baseline is None else text("baseline", baseline)
     scenario = source if isinstance(source, Scenario) else load(source, allow_code)
     if seed is not None:
         scenario = scenario.reseeded(seed)
     columns: dict[tuple[str, str], Columns] = {}
     by_preset: list[Run] = []
-    with Fleet(_several(engine), baseline=baseline or "") as fleet:
+    with Fleet(engines, baseline=against) as fleet:
 
         def one(run: Run) -> Outcome:
             make = fleet.maker(run)
@@ -81,16 +87,16 @@ def replay(
 
         result = run_all(
             scenario,
-            only=_several(variants),
-            overrides={name: named(name, value) for name, value in (rules or {}).items()},
-            truth={} if state is None else {"state": state},
+            only=only,
+            overrides=overrides,
+            truth=truth,
             run_one=one,
             spread=fleet.spread,
-            below=fleet.below if baseline else None,
+            below=fleet.below if against else None,
             baseline=fleet.baseline,
         )
-    for text in warned(by_preset):
-        warn(text, DepartureWarning, stacklevel=2)
+    for said in warned(by_preset):
+        warn(said, DepartureWarning, stacklevel=2)
     result.raise_if_nothing_ran()
     return replace(result, columns=columns)
 
@@ -102,7 +108,7 @@ def sweep(
     jobs: int = 1,
     backend: str = "loky",
     address: str | None = None,
-    variants: str | Sequence[str] | None = None,
+    variants: str | Iterable[str] | None = None,
     yes: bool = False,
     restart: bool = False,
     allow_code: bool = False,
@@ -117,18 +123,24 @@ def sweep(
     Raises :class:`sim.errors.StateatError`; a run that fails is a row with its error.
     """
     from sim.sweeps.execute import LIMIT, execute
-    from sim.sweeps.pool import Pool
+    from sim.sweeps.pool import MAX_JOBS, Pool
     from sim.sweeps.read import read
     from sim.sweeps.table import check_out
 
-    path = None if out is None else Path(out)
-    plan = read(source, _several(variants), None if yes else LIMIT, allow_code)
-    if path is not None:
-        check_out(path, plan.inputs)
-    for text in plan.warnings:
-        warn(text, DepartureWarning, stacklevel=2)
-    return execute(plan, Pool(jobs, backend, address), path, restart)
+    table_file = None if out is None else path("out", out)
+    pool = Pool(
+        whole("jobs", jobs, 1, MAX_JOBS),
+        text("backend", backend),
+        None if address is None else text("address", address),
+    )
+    plan = read(source, _chosen(variants), None if yes else LIMIT, allow_code)
+    if table_file is not None:
+        check_out(table_file, plan.inputs)
+    for said in plan.warnings:
+        warn(said, DepartureWarning, stacklevel=2)
+    return execute(plan, pool, table_file, restart)
 
 
-def _several(names: str | Sequence[str] | None) -> Sequence[str]:
-    return (names,) if isinstance(names, str) else names or ()
+def _chosen(variants: str | Iterable[str] | None) -> Sequence[str]:
+    """Those wanted; none: all."""
+    return () if variants is None else names("variants", variants)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from sim.arguments import refuse
 from sim.errors import InputError
 from sim.scenario_errors import choice
 from sim.sweeps.work import COUNTS
@@ -26,9 +27,11 @@ _TEXTS = ("variant", "case", "digest", "error")
 def normal(frame: pd.DataFrame, by: Sequence[str], numbers: Sequence[str]) -> pd.DataFrame:
     """The table with names as text, '' where there is none: as it was before it went through a file.
 
-    Raises InputError for columns that are not there, for a run that is there twice, and for one that did not fail and
-    lacks one of these numbers.
+    Raises InputError for what is no table, for columns that are not there, for a run that is there twice, and for one
+    that did not fail and lacks one of these numbers.
     """
+    if not hasattr(frame, "columns"):
+        refuse("frame", frame, "the table of a sweep")
     for name in dict.fromkeys([*by, *DISTINCT, "error", "digest", *numbers]):
         if name not in frame.columns:
             raise InputError(f"column: {choice(name, map(str, frame.columns))}")

@@ -16,6 +16,8 @@ MEASURED = ("exact", "noise", "not_finite")
 WRONG = ("wrong_restores", "wrong_reads", "tainted_requests")
 """Numbers that expect something grave, unless they are pinned to 0."""
 STRUCTURED = ("ends", "hits", "loads", "findings", "invariants", "vacuous", "cases")
+UNCOMPARED = ("vacuous", "cases")
+"""Of those, what is nothing that a run can come to."""
 FINDING_KEYS = (
     "invariant", "severity", "step", "request", "group", "column", "claimed", "held", "verdict", "root",
 )  # fmt: skip
@@ -48,6 +50,22 @@ def compare(
     if not _names_livelock(expect):
         failures += [Failure(outcome.variant, name, "livelock", False, True) for name in _endless(expect, outcome)]
     return failures
+
+
+def compares(expect: Mapping[str, Any], outcome: Outcome, measured: bool = True, absent: Collection[str] = ()) -> bool:
+    """Whether :func:`compare` holds an outcome to anything that is written in an expectation."""
+    cases = expect.get("cases") or {}
+    parts = [(_at_most(expect) if absent else expect, outcome)]
+    parts += [(part, outcome.cases[name]) for name, part in cases.items() if name in outcome.cases]
+    return any(
+        wanted not in (None, {}) and key not in UNCOMPARED and not _unmeasured(key, run, measured)
+        for part, run in parts
+        for key, wanted in part.items()
+    )
+
+
+def _unmeasured(key: str, outcome: Outcome, measured: bool) -> bool:
+    return key in MEASURED and not (measured and outcome.states is not None)
 
 
 def _at_most(expect: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,7 +120,7 @@ def _names_livelock(expect: Mapping[str, Any]) -> bool:
 def _compare(expect: Mapping[str, Any], outcome: Outcome, measured: bool) -> Iterator[tuple[str, Any, Any]]:
     """Key, expected and found of each failure."""
     for key, wanted in expect.items():
-        if wanted is None or (key in MEASURED and not (measured and outcome.states is not None)):
+        if wanted is None or _unmeasured(key, outcome, measured):
             continue
         if key == "findings":
             if not findings_match(wanted, outcome.findings):

@@ -9,7 +9,7 @@ from typing import Any
 
 from sim.baseline import against
 from sim.errors import EngineError, InputError, PolicyError, StateatError
-from sim.expect import compare
+from sim.expect import compare, compares
 from sim.result import Failure, NotRun, Outcome, Result
 from sim.scenario import Run, Scenario
 
@@ -67,6 +67,7 @@ def judged(
     not_run = [each for one in ran if (each := one.not_run) is not None]
     failed: list[Failure] = []
     known: list[Failure] = []
+    unheld: list[str] = []
     if baseline:
         below = {each.asked.variant: each.on.variant for each in bases}
         held = _outcomes(bases, sum_of)
@@ -80,7 +81,9 @@ def judged(
     else:
         for variant, expect in {each.on.variant: each.on.expect for each in ran}.items():
             if variant in outcomes:
-                failed += compare(expect, outcomes[variant], measured, _absent(not_run, variant))
+                how = (outcomes[variant], measured, _absent(not_run, variant))
+                failed += compare(expect, *how)
+                unheld += [variant] * (expect is not None and not compares(expect, *how))
     wanted = [each.on for each in ran]
     return Result(
         scenario.name,
@@ -94,6 +97,7 @@ def judged(
         silent=tuple(dict.fromkeys(run.variant for run in wanted if run.expect is None and run.compared)),
         elsewhere=tuple(dict.fromkeys(run.variant for run in wanted if run.elsewhere)),
         uncompared=() if baseline else tuple(dict.fromkeys(run.variant for run in wanted if not run.compared)),
+        unheld=tuple(unheld),
         not_run=tuple(not_run),
         baseline=baseline,
         in_baseline=tuple(known),

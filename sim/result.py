@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from sim.errors import MissingError, NotAsExpected, RefusedError, StateatError
 from sim.events import GRAVE, Finding, Group
@@ -219,6 +219,9 @@ class Result:
     """Variants on an engine for which the file expects nothing."""
     uncompared: tuple[str, ...] = ()
     """Variants whose own rules the engine does not run: they are held to nothing."""
+    unheld: tuple[str, ...] = ()
+    """Variants that ran, and of which the file expects something that could not be compared with it: it is about a case
+    that did not run, or about states of another family."""
     not_run: tuple[NotRun, ...] = ()
     """Variants and cases that were to run and have no outcome."""
     baseline: str = ""
@@ -250,6 +253,12 @@ class Result:
         )
 
     @property
+    def held(self) -> list[str]:
+        """Variants that ran and were compared with what the file expects of them."""
+        others = {*self.silent, *self.elsewhere, *self.uncompared, *self.unheld}
+        return [name for name in self.variants if name not in others] if self.has_expectations else []
+
+    @property
     def wrong_where_silent(self) -> list[str]:
         """Variants that expect nothing, and are poisoned, hold what is no number, or never end."""
         names = self.silent if self.has_expectations else [n for n in self.variants if n not in self.uncompared]
@@ -275,6 +284,10 @@ class Result:
         if self.not_run and not self.variants:
             texts = dict.fromkeys(each.why for each in self.not_run)
             raise self.not_run[0].error if len(texts) == 1 else type(self.not_run[0].error)("\n".join(texts))
+
+    def __bool__(self) -> NoReturn:
+        """``assert sim.replay(file)`` would pass whatever came out."""
+        raise TypeError("a result is neither true nor false: ask result.ok")
 
     def __repr__(self) -> str:
         from sim.report.verdict import verdict

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from sim import scenario_checks, scenario_errors, trust
+from sim.arguments import path, whole
 from sim.engine.departures import departures
 from sim.engine.guard import GUARDS
 from sim.engine.options import Options
@@ -108,8 +109,7 @@ class Scenario:
 
     def reseeded(self, seed: int) -> Scenario:
         """The same with another seed; what the file expects is of its own, so nothing is expected."""
-        if not (isinstance(seed, int) and 0 <= seed < 2**63):
-            raise InputError(f"seed: found {seed!r}, allowed a whole number from 0 to 2**63 - 1")
+        seed = whole("seed", seed, 0, 2**63 - 1)
         runs = tuple(replace(run, seed=seed, expect=None) for run in self.expanded)
         return replace(self, seed=seed, expanded=runs)
 
@@ -124,7 +124,7 @@ def load(source: str | Path | Mapping[str, Any], allow_code: bool = False) -> Sc
     if isinstance(source, Mapping):
         file, root, wrong = INLINE, of_plain(INLINE, source), list[Problem]()
     else:
-        file = Path(source)
+        file = path("source", source, "a path or a mapping")
         root, wrong = read(file)
     scenario = checked(file, root, [*wrong, *(() if allow_code else trust.code(root))])
     trust.show(file, (path for run in scenario.expanded for path in run.workload.paths), file.parent)
@@ -345,7 +345,7 @@ def _expand(file: Path, root: Node, shape: File | None) -> Iterator[Run | Proble
                 group.append(_run(file, node, shape, whole, name or whole.engine.preset, case))
         if wanted is not None:
             expected, expected_wrong[name] = _expected(wanted, group, list(cases))
-            group = [replace(run, expect=expected) for run in group]
+            group = [replace(run, expect=expected or None) for run in group]
         yield from group
     for name, wrong in expected_wrong.items():
         everywhere = all(set(wrong) <= set(other) for other in expected_wrong.values())

@@ -14,6 +14,8 @@ NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 INTERRUPTED = "stateat: interrupted; nothing was written"
 _AGAIN_S = 0.01
 _came: list[Stopped] = []
+_hearing: list[bool] = []
+"""Something for each :func:`raising` that lasts."""
 
 
 @contextmanager
@@ -29,9 +31,11 @@ def raising() -> Iterator[None]:
         sys.unraisablehook = lambda told: _again(told.exc_value) or hook(told)
     except ValueError:
         pass
+    _hearing.append(True)
     try:
         yield
     finally:
+        _hearing.pop()
         sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -40,6 +44,14 @@ def raising() -> Iterator[None]:
 def last() -> Stopped | None:
     """The last signal that came, whatever became of its exception on the way."""
     return _came[-1] if _came else None
+
+
+def is_signal(error: BaseException | None) -> bool:
+    """Whether an exception is that of a signal, and not one that other code made. Of a program that hears signals
+    itself (a notebook) only a KeyboardInterrupt can be."""
+    if not issubclass(type(error), KeyboardInterrupt):
+        return False
+    return bool(_came) if _hearing else not issubclass(type(error), Stopped)
 
 
 def forget() -> None:
@@ -60,7 +72,7 @@ def _raise(number: int, _frame: object) -> None:
 
 def _again(error: BaseException | None) -> bool:
     """Where nothing can be raised (a callback of the garbage collector, of an import), the signal comes once more."""
-    if not isinstance(error, Stopped):
+    if not (isinstance(error, Stopped) and is_signal(error)):
         return False
     from threading import Timer, main_thread
 

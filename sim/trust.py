@@ -16,7 +16,11 @@ from sim.printable import one_line, short
 from sim.scenario_yaml import Node, Problem
 from sim.workload.files import outside
 
-CONSENT = "allowed with --allow-code (from Python: allow_code=True), which lets the file run any code"
+CONSENT = (
+    "code that the file names, allowed with --allow-code (from Python: allow_code=True), which lets it run any code"
+)
+IN_PYTHON = "code that the mapping names, allowed with allow_code=True, which lets it run any code"
+"""Of what was written in no file."""
 
 
 def code(node: Node) -> Iterator[Problem]:
@@ -26,7 +30,7 @@ def code(node: Node) -> Iterator[Problem]:
         children = node.value.values()
         for name, rule in _entries(node.get("rules")):
             if isinstance(rule.value, str) and is_code(name, rule.value):
-                text = f"found {short(rule.value)!r}, code that the file names, {CONSENT}"
+                text = f"found {short(rule.value)!r}, {CONSENT if rule.line else IN_PYTHON}"
                 yield Problem(rule.line, rule.path, text)
     for child in children:
         yield from code(child)

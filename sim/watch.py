@@ -9,13 +9,13 @@ from __future__ import annotations
 import mmap
 import os
 import re
-import select
 import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from math import inf
 from typing import NoReturn
 
 from sim.errors import Stopped, exit_code
@@ -28,6 +28,11 @@ REACT_S = 0.5
 LOOK_S = 0.02
 _NAMED = 1024
 """Bytes of the name of the rule that was called last."""
+_MARK = _NAMED + 2
+"""Bytes of the page that both share: the name, the child's exit code, and whether it is there. Unlike a pipe no code
+can close it."""
+_HIGH = 200
+"""The streams get numbers from here on: above those that code may close by the way, and that a new file gets."""
 _CODE = re.compile(r"(--rule=)?\w+=[\w.]+:\w+")
 
 
@@ -49,49 +54,47 @@ def watched(arguments: Sequence[str], unusable: int = 2) -> Iterator[None]:
         if stream is not None:
             with suppress(OSError, ValueError):
                 stream.flush()
-    for number in (0, 1, 2):
-        # The pipes get no number of a standard stream that is closed.
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)
-    page = mmap.mmap(-1, _NAMED)
-    heard, mark = os.pipe()
+    page = mmap.mmap(-1, _MARK)
     alive, held = os.pipe()
     child = os.fork()
     if child:
-        os.close(mark)
         os.close(alive)
-        _watch(child, heard, page, unusable)
-    os.close(heard)
+        _watch(child, page, unusable)
     os.close(held)
     threading.Thread(target=_end_with_parent, args=(alive,), daemon=True).start()
     _name_rules(page)
     _keep_streams()
-    own = os.getpid()
+    _end_forks()
     try:
         yield
     except (SystemExit, KeyboardInterrupt) as end:
         code: object = exit_code(end) if isinstance(end, KeyboardInterrupt) else end.code
-        # A process that the code forked has no result to tell.
-        if os.getpid() == own:
-            os.write(mark, bytes([(code if isinstance(code, int) else int(code is not None)) & 0xFF]))
+        _tell(page, code if isinstance(code, int) else int(code is not None))
         raise
     except Exception as error:
         rule = _called(page)
         if not rule:
             raise
         _say(f"{type(error).__name__}: {error}: the program does not work any more, after {rule} ran in it")
-        if os.getpid() == own:
-            os.write(mark, bytes([unusable]))
+        _tell(page, unusable)
         sys.exit(unusable)
+
+
+def _tell(page: mmap.mmap, code: int) -> None:
+    page[_NAMED] = code & 0xFF
+    page[_NAMED + 1] = 1
+
+
+def _told(page: mmap.mmap) -> int | None:
+    """The exit code that the child told."""
+    return page[_NAMED] if page[_NAMED + 1] else None
 
 
 def _name_rules(page: mmap.mmap) -> None:
     from sim.engine import plugins
 
     def enter(what: str) -> None:
-        page[:] = what.encode(errors="replace")[:_NAMED].ljust(_NAMED, b"\0")
+        page[:_NAMED] = what.encode(errors="replace")[:_NAMED].ljust(_NAMED, b"\0")
 
     plugins.entered.append(enter)
 
@@ -99,15 +102,33 @@ def _name_rules(page: mmap.mmap) -> None:
 def _keep_streams() -> None:
     """The streams get numbers of their own, so that closing 1 or 2 takes nothing away; what code writes to 1, or a
     program that it starts, goes to standard error: the other one is for results."""
+    from fcntl import F_DUPFD_CLOEXEC, fcntl
+
     for number, name in ((1, "stdout"), (2, "stderr")):
         below = getattr(sys, name)
         with suppress(OSError, AttributeError, ValueError):
             stream = open(  # noqa: SIM115 - as long as the process
-                os.dup(number), "w", encoding=below.encoding, errors=below.errors, buffering=1
+                fcntl(number, F_DUPFD_CLOEXEC, _HIGH), "w", encoding=below.encoding, errors=below.errors, buffering=1
             )
             vars(sys)[name] = vars(sys)[f"__{name}__"] = stream
     with suppress(OSError):
         os.dup2(2, 1)
+
+
+def _end_forks() -> None:
+    """A process that code forks has no result to tell: it loses standard output, and ends when it leaves the rule (see
+    :mod:`sim.engine.plugins`), or at once where the code was called from elsewhere."""
+    from sim.engine import plugins
+
+    thread, stdout = threading.get_ident(), sys.stdout
+
+    def forked() -> None:
+        if threading.get_ident() == thread and not plugins.inside:
+            os._exit(0)
+        with suppress(OSError, AttributeError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())
+
+    os.register_at_fork(after_in_child=forked)
 
 
 def _end_with_parent(alive: int) -> None:
@@ -117,28 +138,30 @@ def _end_with_parent(alive: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _watch(child: int, heard: int, page: mmap.mmap, unusable: int) -> NoReturn:
+def _watch(child: int, page: mmap.mmap, unusable: int) -> NoReturn:
     """The parent: ends as its child did, or says that it went without a result."""
-    asked = 0
+    asked, until = 0, inf
     for name in ("SIGTERM", "SIGHUP"):
         if signal.getsignal(getattr(signal, name)) is signal.SIG_DFL:
             signal.signal(getattr(signal, name), _stop)
     while True:
         try:
-            mark, status = _result(child, heard)
+            status = _ended(child, page, until)
             break
+        except TimeoutError:
+            until = inf
+            with suppress(ProcessLookupError):
+                os.kill(child, asked)
         except KeyboardInterrupt as interrupt:
-            asked += 1
-            number = interrupt.number if isinstance(interrupt, Stopped) else signal.SIGINT
-            if asked > 1:
+            if asked:
                 _kill(child)
                 os._exit(exit_code(interrupt))
-            if not select.select([heard], [], [], REACT_S)[0]:
-                with suppress(ProcessLookupError):
-                    os.kill(child, number)
-    if mark:
+            asked = interrupt.number if isinstance(interrupt, Stopped) else signal.SIGINT
+            until = time.monotonic() + REACT_S
+    code = _told(page)
+    if code is not None:
         _end(child, status)
-        os._exit(mark[0])
+        os._exit(code)
     how = f"exit code {os.waitstatus_to_exitcode(status)}" if status is not None else "no exit code"
     rule = _called(page)
     _say(f"the process ended with {how} before there was a result{f'; last it was in {rule}' if rule else ''}")
@@ -147,7 +170,7 @@ def _watch(child: int, heard: int, page: mmap.mmap, unusable: int) -> NoReturn:
 
 def _called(page: mmap.mmap) -> str:
     """The rule that was called last."""
-    return page[:].rstrip(b"\0").decode(errors="replace")
+    return page[:_NAMED].rstrip(b"\0").decode(errors="replace")
 
 
 def _say(text: str) -> None:
@@ -159,17 +182,16 @@ def _stop(number: int, _frame: object) -> None:
     raise Stopped(number)
 
 
-def _result(child: int, heard: int) -> tuple[bytes, int | None]:
-    """The child's mark (nothing: it has none), and its status where it has ended."""
-    while True:
-        if select.select([heard], [], [], LOOK_S)[0]:
-            mark = os.read(heard, 1)
-            if mark:
-                return mark, None
+def _ended(child: int, page: mmap.mmap, until: float) -> int | None:
+    """Waits until a child has told its result (None) or has ended (its status); raises TimeoutError."""
+    while _told(page) is None:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
-            # It may have told its result between the two.
-            return (os.read(heard, 1) if select.select([heard], [], [], 0)[0] else b""), status
+            return status
+        if time.monotonic() > until:
+            raise TimeoutError
+        time.sleep(LOOK_S)
+    return None
 
 
 def _end(child: int, status: int | None) -> None:

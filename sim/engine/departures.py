@@ -158,8 +158,8 @@ DEPARTURES = (
     Departure(
         "max_num_batched_tokens",
         _no_budget,
-        "releases refuse one that leaves no token beside a drafter's slots: those of draft_slots, to vLLM 0.27 for each "
-        "of max_num_seqs, in 0.33 those for its K drafts (K + 1 for dflash)",
+        "releases refuse one that leaves no token beside a drafter's slots: those of draft_slots, to vLLM 0.27 for "
+        "each of max_num_seqs, in 0.33 those for its K drafts (K + 1 for dflash)",
     ),
     Departure(
         "offload.blocks",

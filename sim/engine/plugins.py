@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 from sim.errors import InputError, PolicyError
 from sim.printable import short
+from sim.signals import is_signal, last
 
 T = TypeVar("T")
 Read = Callable[[Any], Any]
@@ -39,6 +40,8 @@ _PYTHONS = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "plats
 
 entered: list[Callable[[str], None]] = []
 """Whoever wants to know of each call which rule it is."""
+inside: list[str] = []
+"""The calls that last now; empty: the code that runs is ours."""
 
 
 def load(what: str, value: str, read: Read, allowed: str) -> Callable[..., Any]:
@@ -54,9 +57,9 @@ def load(what: str, value: str, read: Read, allowed: str) -> Callable[..., Any]:
 
     try:
         made = _apart(what, make)
-    except KeyboardInterrupt:
-        raise
     except BaseException as error:
+        if is_signal(error):
+            raise
         hint = (
             " (looked in the current folder and in PYTHONPATH)" if issubclass(type(error), ModuleNotFoundError) else ""
         )
@@ -74,15 +77,15 @@ def guarded(what: str, made: Callable[..., Any], read: Read, allowed: str) -> Ca
         copies = [copy(part) if isinstance(part, list) or is_dataclass(part) else part for part in question]
         try:
             answer = _apart(what, lambda: made(*copies))
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:
+            if is_signal(error):
+                raise
             raise PolicyError(f"{what} raised {told(error)}") from error
         try:
             return _apart(what, lambda: read(answer))
-        except KeyboardInterrupt:
-            raise
-        except BaseException:
+        except BaseException as error:
+            if is_signal(error):
+                raise
             raise PolicyError(f"{what} gave {shown(answer)}, allowed is {allowed}{_defined(made)}") from None
 
     return ask
@@ -90,15 +93,23 @@ def guarded(what: str, made: Callable[..., Any], read: Read, allowed: str) -> Ca
 
 def _apart(what: str, call: Callable[[], T]) -> T:
     """Call what is the user's, and put back what of the process it moved. What it prints goes to standard error: a
-    machine may be reading the other one."""
+    machine may be reading the other one.
+
+    A process that it forks ends with the call, and a signal that came in it is raised, whatever it made of that.
+    """
     for hear in entered if what else ():
         hear(what)
     streams, folder, path = {name: getattr(sys, name) for name in STREAMS}, _folder(), list(sys.path)
     handlers = [signal.getsignal(number) for number in SIGNALS]
+    process, before = os.getpid(), last()
     vars(sys).update(dict.fromkeys(STREAMS, sys.stderr))
+    inside.append(what)
     try:
         return call()
     finally:
+        if os.getpid() != process:
+            os._exit(0)
+        inside.pop()
         vars(sys).update(streams)
         if folder is not None and _folder() != folder:
             with suppress(OSError):
@@ -107,6 +118,9 @@ def _apart(what: str, call: Callable[[], T]) -> T:
             # What it added is searched after what was there, so that it hides no module of ours.
             sys.path[:] = path + [entry for entry in sys.path if entry not in path]
         _put_back(handlers)
+        came = last()
+        if came is not None and came is not before:
+            raise came
 
 
 def _folder() -> str | None:
@@ -164,9 +178,9 @@ def shown(value: object) -> str:
 def _words(say: Callable[[Any], str], thing: object) -> str:
     try:
         return short(_apart("", lambda: say(thing)), SHOWN)
-    except KeyboardInterrupt:
-        raise
     except BaseException as error:
+        if is_signal(error):
+            raise
         return f"(a {_kind(thing)}, whose {say.__name__}() raises {_kind(error)})"
 
 

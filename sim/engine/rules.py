@@ -357,7 +357,7 @@ def named(name: str, value: object) -> str:
     if isinstance(value, str):
         return value
     module, attribute = getattr(value, "__module__", ""), getattr(value, "__qualname__", "")
-    if getattr(sys.modules.get(module), attribute, None) is not value:
+    if not callable(value) or getattr(sys.modules.get(module), attribute, None) is not value:
         raise InputError(
             f"rule {name}: found {value!r}, allowed: a name, module:Name, or a class or function at the top of a module"
         )

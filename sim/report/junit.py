@@ -119,6 +119,8 @@ def _suite(name: str, result: Result, seconds: float | None) -> ET.Element:
         failures = [f for f in result.failed_expectations if (f.variant, f.case) == (variant, case)]
         if variant in result.uncompared:
             ET.SubElement(element, "skipped", message="not compared: the engine does not run this variant's rules")
+        elif variant in result.unheld and not failures:
+            ET.SubElement(element, "skipped", message="not compared: what the file expects of it is of something else")
         findings = () if outcome is None or variant not in result.wrong_where_silent else outcome.findings
         kind = "new" if result.baseline else "expectation"
         _fail(element, failures, [f for f in findings if f.severity in (*GRAVE, "liveness")], kind)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from math import inf
 from typing import Any
 
@@ -58,7 +58,7 @@ def standing(result: Result) -> str:
         return "failed"
     if not result.variants:
         return "skipped"
-    return "expected" if result.has_expectations or result.baseline else "silent"
+    return "expected" if result.held or result.baseline else "silent"
 
 
 def print_sum(results: Sequence[Result], files: int, skipped: int, console: Console) -> None:
@@ -106,39 +106,55 @@ def ready_expectation(outcome: Outcome) -> str:
 
 
 def verdict(result: Result) -> str:
-    """Whether all is as expected, in the same words wherever it is said, what was compared with nothing, and what did
-    not run."""
-    parts = []
-    judged = [name for name in result.variants if name not in result.uncompared]
+    """What could not be run, whether all that was compared is as expected, in the same words wherever it is said, what
+    was compared with nothing, and what was skipped."""
+    parts = [_without_outcome(result, "error", "could not be run")]
     if result.baseline and result.variants:
         parts.append(_against_baseline(result))
     elif result.failed_expectations:
         parts.append(plural(len(result.failed_expectations), "expectation") + " failed")
     elif result.wrong_where_silent:
         parts.append(_unexpected(result))
-    elif result.has_expectations and judged:
-        parts.append("as expected")
-    elif judged:
-        hits = any(result.variants[name].restores or result.variants[name].loaded_tokens for name in judged)
-        whole = not any(result.variants[name].not_judged for name in judged)
-        parts.append(
-            ("nothing poisoned" if whole else "nothing poisoned of what was judged")
-            + ("" if hits else ", but nothing was hit either: that proves nothing")
-        )
-        if result.is_scenario:
-            where = " of this engine" if set(judged) <= set(result.elsewhere) else ""
-            parts.append(f"the file expects nothing{where}")
+    elif result.held:
+        parts.append("all else as expected" if parts[0] else "as expected")
+    else:
+        parts += _of_nothing(result)
     unjudged = sum(outcome.not_judged for outcome in result.variants.values())
     if unjudged:
         what = "1 claim or hit" if unjudged == 1 else f"{unjudged:,} claims or hits"
         parts.append(f"{what} not judged, of slots whose write is not in the log")
+    if result.unheld:
+        names = few([one_line(name) for name in result.unheld], NAMED)
+        parts.append(f"nothing that the file expects of {names} was compared")
     if result.uncompared:
         parts.append(f"not compared: {few([one_line(name) for name in result.uncompared], NAMED)}")
-    for kind, what in (("error", "could not be run"), ("skipped", "skipped")):
-        names = [one_line(case_name(n.variant, n.case)) for n in result.not_run if n.kind == kind]
-        if names:
-            parts.append(f"{what}: {few(names, NAMED)}")
-    return "; ".join(parts)
+    parts.append(_without_outcome(result, "skipped", "skipped"))
+    return "; ".join(filter(None, parts))
+
+
+def _without_outcome(result: Result, kind: str, what: str) -> str:
+    names = [one_line(case_name(n.variant, n.case)) for n in result.not_run if n.kind == kind]
+    return f"{what}: {few(names, NAMED)}" if names else ""
+
+
+def _of_nothing(result: Result) -> list[str]:
+    """What is said where nothing failed, and nothing was compared with an expectation."""
+    judged = {name: outcome for name, outcome in result.variants.items() if name not in result.uncompared}
+    if not judged:
+        return []
+    parts = [_grave(judged.values())]
+    if not parts[0]:
+        hits = any(outcome.restores or outcome.loaded_tokens for outcome in judged.values())
+        whole = not any(outcome.not_judged for outcome in judged.values())
+        parts = [
+            ("nothing poisoned" if whole else "nothing poisoned of what was judged")
+            + ("" if hits else ", but nothing was hit either: that proves nothing")
+        ]
+    if result.is_scenario and not result.unheld:
+        away = set(judged) <= set(result.elsewhere)
+        where = " of this engine" if away else " of what ran" if result.has_expectations else ""
+        parts.append(f"the file expects nothing{where}")
+    return parts
 
 
 def _against_baseline(result: Result) -> str:
@@ -150,14 +166,18 @@ def _against_baseline(result: Result) -> str:
 def _unexpected(result: Result) -> str:
     """What is said where variants that expect nothing are poisoned, read wrong states or never end."""
     names = result.wrong_where_silent
-    outcomes = [result.variants[name] for name in names]
-    grave = dict.fromkeys(noun if noun == "poisoned" else f"{noun}s" for o in outcomes if o.grave for noun in wrongs(o))
-    what = " and ".join([*grave, *["never ends"] * any(o.livelock for o in outcomes)])
+    what = _grave([result.variants[name] for name in names])
     if not result.is_scenario:
         return what
     if not result.has_expectations:
         return f"{what}, and the file expects nothing"
     return f"{what}, and nothing is expected of {few([one_line(name) for name in names], NAMED)}"
+
+
+def _grave(outcomes: Collection[Outcome]) -> str:
+    """What is wrong in any of them, in words; '' for nothing."""
+    grave = dict.fromkeys(noun if noun == "poisoned" else f"{noun}s" for o in outcomes if o.grave for noun in wrongs(o))
+    return " and ".join([*grave, *["never ends"] * any(o.livelock for o in outcomes)])
 
 
 def outcome_text(outcome: Outcome) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from sim import scenario_errors, trust
+from sim.arguments import path as path_given
 from sim.errors import InputError
 from sim.scenario import override_of, warnings
 from sim.scenario_errors import choice
@@ -43,7 +44,7 @@ def read(
     if isinstance(source, Mapping):
         file, root, unreadable = INLINE, of_plain(INLINE, source), list[Problem]()
     else:
-        file = Path(source)
+        file = path_given("source", source, "a path or a mapping")
         root, unreadable = read_tree(file, SCHEMA)
     schema = root.get("schema")
     if schema is not None and str(schema.value).startswith("stateat/"):

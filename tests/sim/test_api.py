@@ -159,3 +159,54 @@ def test_a_rule_that_no_file_could_name_is_refused() -> None:
     for rule in (Everything(), lambda chunk: chunk.offered, 7):
         with pytest.raises(InputError, match=r"rule split: found .*, allowed: a name, module:Name, or a class or func"):
             sim.replay(S02, rules={"split": rule})
+
+
+def test_names_come_in_anything_that_gives_them_one_by_one() -> None:
+    both = {"old gate", "fixed gate"}
+    for variants in (both, frozenset(both), tuple(both), iter(both), dict.fromkeys(both).keys()):
+        assert set(sim.replay(S02, variants=variants).variants) == both
+    for engine in ({"reference"}, ("reference",), iter(["reference"])):
+        assert sim.replay(S02, engine=engine).ok
+
+
+SWEEP: dict[str, Any] = {"schema": "stateat-sweep/1", "name": "w", "base": LOAD}
+
+
+@pytest.mark.parametrize(
+    ("call", "given", "said"),
+    [
+        (sim.replay, {"variants": []}, "variants: found no name, allowed at least one"),
+        (sim.replay, {"variants": [None]}, "variants: found None, allowed a name or a list of names"),
+        (sim.replay, {"variants": {"a": 1}}, "variants: found {'a': 1}, allowed a name or"),
+        (sim.replay, {"engine": []}, "engine: found no name, allowed at least one"),
+        (sim.replay, {"engine": None}, "engine: found None, allowed a name or a list of names"),
+        (sim.replay, {"rules": ["split=a"]}, "rules: found ['split=a'], allowed a mapping"),
+        (sim.replay, {"rules": "split=a"}, "rules: found 'split=a', allowed a mapping"),
+        (sim.replay, {"rules": {1: "a"}}, "rules: found 1, allowed a text"),
+        (sim.replay, {"rules": {"split": None}}, "rule split: found None, allowed: a name, module:Name"),
+        (sim.replay, {"state": 5}, "state: found 5, allowed a text"),
+        (sim.replay, {"baseline": ""}, "baseline: found '', allowed a text"),
+        (sim.replay, {"seed": True}, "seed: found True, allowed a whole number from 0 to"),
+        (sim.sweep, {"variants": []}, "variants: found no name, allowed at least one"),
+        (sim.sweep, {"jobs": "2"}, "jobs: found '2', allowed a whole number from 1 to 1024"),
+        (sim.sweep, {"jobs": 0}, "jobs: found 0, allowed a whole number from 1 to 1024"),
+        (sim.sweep, {"backend": 3}, "backend: found 3, allowed a text"),
+        (sim.sweep, {"out": 4}, "out: found 4, allowed a path"),
+        *((call, {"source": wrong}, f"source: found {wrong!r}, allowed a path or a mapping")
+          for call in (sim.replay, sim.load, sim.sweep) for wrong in (None, 5, [1], b"s.yaml")),
+    ],
+)  # fmt: skip
+def test_a_wrong_argument_is_named_with_what_is_allowed(call: Any, given: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        call(**{"source": SWEEP if call is sim.sweep else LOAD} | given)
+    assert said in str(caught.value)
+
+
+def test_a_seed_may_be_a_number_of_numpy() -> None:
+    assert repr(sim.replay(LOAD, seed=np.int64(3))) == repr(sim.replay(LOAD, seed=3))  # type: ignore[arg-type]
+
+
+def test_statistics_take_a_table() -> None:
+    for call in (sim.rates, lambda frame: sim.paired(frame, "a", "b", "steps")):
+        with pytest.raises(InputError, match="frame: found 5, allowed the table of a sweep"):
+            call(5)

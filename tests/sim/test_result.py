@@ -69,6 +69,13 @@ def test_ok_is_that_all_ran_and_nothing_is_wrong(found: Result, ok: bool, keys: 
             found.raise_for_findings()
 
 
+def test_a_result_is_neither_true_nor_false() -> None:
+    """``assert sim.replay(file)`` would pass whatever came out."""
+    for found in (result(), result(POISONED)):
+        with pytest.raises(TypeError, match=r"ask result\.ok"):
+            bool(found)
+
+
 def test_a_file_that_expects_otherwise_is_not_ok_though_it_has_expectations() -> None:
     file = {**SCENARIO, "expect": {"finished": 2}}
     found = sim.replay(file)
@@ -105,6 +112,22 @@ def test_of_a_sum_without_a_case_what_is_too_much_already_fails() -> None:
         found = sim.replay({**SCENARIO, "cases": cases, "variants": {"v": {"expect": expect}}}, allow_code=True)
         assert [each.case for each in found.not_run] == ["b"]
         assert bool(found.failed_expectations) is failed and list(found.variants["v"].cases) == ["a"]
+
+
+def test_what_is_expected_is_held_to_what_ran_alone() -> None:
+    """An expectation of a variant, a case or a state family that is not there is not met."""
+    bad = {"rules": {"split": "builtins:repr"}}
+    variants = {"old": {**bad, "expect": {"steps": 1}}, "new": {}}
+    found = sim.replay({**SCENARIO, "variants": variants}, allow_code=True)
+    assert found.held == [] and str(found).splitlines()[0].startswith("one-request: could not be run: old; nothing")
+    part = {"v": {"expect": {"cases": {"b": {"steps": 1}}}}}
+    found = sim.replay({**SCENARIO, "cases": {"a": {}, "b": {"engine": bad}}, "variants": part}, allow_code=True)
+    assert (found.held, found.unheld) == ([], ("v",)) and "as expected" not in repr(found)
+    found = sim.replay({**SCENARIO, "expect": {"exact": 7}}, state="digest")
+    assert (found.held, list(found.unheld)) == ([], list(found.variants)) and "as expected" not in repr(found)
+    found = sim.replay({**SCENARIO, "expect": {"finished": 1}})
+    assert found.held == list(found.variants) and "as expected" in repr(found)
+    assert not sim.replay({**SCENARIO, "expect": {}}).has_expectations
 
 
 def test_a_result_fits_on_a_screen() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sim.errors import Stopped
-from sim.signals import last, raising
+from sim.signals import is_signal, last, raising
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
@@ -74,6 +74,17 @@ def test_where_nothing_can_be_raised_it_comes_again(capfd: pytest.CaptureFixture
         time.sleep(5)
     assert caught.value.number == signal.SIGTERM and last() is not None
     assert "ignored" not in capfd.readouterr().err
+
+
+def test_an_exception_that_code_made_is_no_signal() -> None:
+    with raising():
+        assert not is_signal(KeyboardInterrupt()) and not is_signal(Stopped(2))
+        with pytest.raises(Stopped) as caught:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(5)
+        assert is_signal(caught.value) and not is_signal(ValueError()) and not is_signal(None)
+    # A program that hears for itself raises KeyboardInterrupt, and never ours.
+    assert is_signal(KeyboardInterrupt()) and not is_signal(Stopped(2))
 
 
 def test_one_that_is_ignored_stays_so() -> None:

@@ -125,8 +125,11 @@ def test_ones_own_word_needs_nothing(here: Path) -> None:
     write(here / "s.yaml", scenario())
     assert run("replay", "s.yaml", "--rule", "split=a_stranger:Go").exit_code == 0
     assert sim.replay("s.yaml", rules={"split": "a_stranger:Go"}).variants
-    with pytest.raises(InputError, match="allow_code=True"):
+    with pytest.raises(InputError) as caught:
         sim.replay(scenario(engine=ENGINE | CODE))
+    # There is no command line, and no file.
+    assert "that the mapping names, allowed with allow_code=True, which" in str(caught.value)
+    assert "--allow-code" not in str(caught.value)
     write(here / "s.yaml", scenario(engine=ENGINE | CODE))
     with pytest.raises(InputError, match="allow_code=True"):
         load("s.yaml")

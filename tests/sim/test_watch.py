@@ -70,6 +70,42 @@ def test_an_end_without_a_result_is_no_success(here: Path, body: str, arguments:
     assert not (here / "o.json").exists() and not (here / "o.xml").exists()
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "os.fork()",
+        "os.fork() or sys.exit(1)",
+        # A handler of a signal forks while the engine runs, and not the rule.
+        "signal.signal(signal.SIGALRM, lambda *_: os.fork()); signal.setitimer(signal.ITIMER_REAL, 0.01)",
+    ],
+)
+def test_a_process_that_code_forks_tells_and_writes_nothing(here: Path, body: str) -> None:
+    log = here / "o.jsonl"
+    code, out, err = ended(start(here, body, "replay", "s.yaml", *RULE, "--json", "-", "--log", str(log)))
+    assert code == 0 and json.loads(out)["scenario"] == "s" and err.count("1 variant in") == 1
+    assert sorted(path.suffix for path in here.iterdir()) == [".jsonl", ".py", ".yaml", ".yaml"]
+
+
+def test_the_fork_of_a_process_that_has_ended_writes_nothing(here: Path) -> None:
+    body = "os.fork() and os._exit(0); time.sleep(0.2)"
+    code, out, err = ended(start(here, body, "replay", "s.yaml", *RULE, "--json", "o.json"))
+    # Both ends of the pipes are closed by now: the fork has ended too.
+    assert (code, out) == (2, "") and "before there was a result" in err.splitlines()[-1]
+    assert not (here / "o.json").exists() and "1 variant in" not in err
+
+
+def test_closing_all_that_is_open_takes_no_result_away(here: Path) -> None:
+    """Neither the streams nor the way in which the exit code is told."""
+    for out in ("-", "o.json"):
+        code, told, err = ended(start(here, "os.closerange(0, 64)", "replay", "s.yaml", *RULE, "--json", out))
+        assert code == 0 and "1 variant in" in err.splitlines()[-1]
+        assert json.loads(told if out == "-" else (here / out).read_text())["scenario"] == "s"
+    # An output that it did close is not there, and the exit code says so.
+    code, _, err = ended(start(here, "os.closerange(0, 64)", "replay", "s.yaml", *RULE, "--log", "o.jsonl"))
+    assert code == 2 and err.splitlines()[-1] == "stateat: --log o.jsonl: Bad file descriptor"
+    assert not (here / "o.jsonl").exists()
+
+
 def test_a_thread_that_is_left_keeps_nothing_alive(here: Path) -> None:
     child = start(
         here, "threading.Thread(target=time.sleep, args=(60,)).start()", "replay", "s.yaml", *RULE, "--json", "-"
@@ -108,7 +144,8 @@ def test_a_child_ends_with_its_parent(here: Path) -> None:
     until = time.monotonic() + 10
     while Path(f"/proc/{said.strip()}/cmdline").exists() and time.monotonic() < until:
         time.sleep(0.02)
-    child.communicate(timeout=10)
+    _, err = child.communicate(timeout=10)
+    assert err in ("", "stateat: interrupted; nothing was written\n")
     with pytest.raises(ProcessLookupError):
         os.kill(int(said), 0)
 

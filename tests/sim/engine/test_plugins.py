@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sim.cli import main
-from sim.engine.plugins import count, counts, number, shown
+from sim.engine.plugins import count, counts, guarded, number, shown
 
 SCENARIO = """\
 schema: stateat/1
@@ -71,6 +71,8 @@ def replay(here: Path, body: str, *more: str, rule: str = "split") -> Result:
         ("raise BaseException('no')", "raised BaseException: no"),
         ("raise GeneratorExit", "raised GeneratorExit"),
         ("sys.exit(0)", "raised SystemExit: 0"),
+        ("raise KeyboardInterrupt", "raised KeyboardInterrupt"),
+        ("from sim.errors import Stopped; raise Stopped(15)", "raised Stopped: 15"),
         ("raise StopIteration(3)", "raised StopIteration: 3"),
         ("raise BadError", "raised BadError: (a BadError, whose str() raises SystemExit)"),
         ("raise HiddenError('x')", "raised HiddenError: x"),
@@ -95,6 +97,38 @@ def test_one_message_names_the_rule_and_the_request(here: Path, body: str, said:
     assert f"rule split=their_rule:Rule {said}" in told and "request a" in told and len(told) < 900
     if "raised" in said:
         assert f" at {here / 'their_rule.py'}:{LINE} " in told
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+@pytest.mark.parametrize(
+    "body",
+    [
+        "os.kill(os.getpid(), signal.SIGINT)",
+        "try: os.kill(os.getpid(), signal.SIGINT)\n        except BaseException: return asked[0].offered",
+        "try: os.kill(os.getpid(), signal.SIGINT)\n        finally: raise ValueError",
+    ],
+)
+def test_a_signal_while_it_runs_is_the_users_whatever_it_makes_of_it(here: Path, body: str) -> None:
+    result = replay(here, body, "--json", "o.json")
+    assert result.exit_code == 130 and not (here / "o.json").exists()
+    assert result.output.splitlines()[-1] == "stateat: interrupted; nothing was written"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_process_that_it_forks_ends_with_the_call() -> None:
+    """Also in a program that called us: its code goes on once."""
+    there, here = os.pipe()
+
+    def forks() -> int:
+        if not os.fork():
+            os.write(here, b"in")
+        return 7
+
+    assert guarded("rule", forks, number, "a number")() == 7
+    os.wait()
+    os.close(here)
+    assert os.read(there, 10) == b"in" and os.read(there, 10) == b""
+    os.close(there)
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,12 @@ import pytest
 from rich.console import Console
 from yaml import safe_load
 
+from sim.errors import EngineError, RefusedError
 from sim.expect import compare
+from sim.report.junit import to_junit
 from sim.report.text import wrongs
-from sim.report.verdict import print_expectations, print_verdict, ready_expectation, verdict
-from sim.result import Failure, Outcome, Result
+from sim.report.verdict import print_expectations, print_verdict, ready_expectation, standing, verdict
+from sim.result import Failure, NotRun, Outcome, Result
 
 FINDING = "I1 poison  step 1  gdn column 0 (slot 17, request a) is hashed as state@1600 but holds state@364"
 STUCK = {"invariant": "I14", "severity": "liveness", "column": None, "slot": -1, "claimed": None, "held": None}
@@ -56,6 +58,32 @@ def test_what_was_not_compared_is_said_and_nothing_is_asked_of_it(told: SimpleNa
     # Nothing of these releases is in the file: nothing is "as expected".
     away = replace(told.result(x=told.clean("x", restores=1), expected=False), elsewhere=("x",))
     assert verdict(away) == "nothing poisoned; the file expects nothing of this engine"
+
+
+def test_nothing_is_as_expected_where_nothing_was_held_to_an_expectation(told: SimpleNamespace) -> None:
+    """The file expects something, of what did not run."""
+    error = NotRun("old", "", EngineError("it crashed"))
+    silent = told.result(new=told.clean("new", restores=1))
+    found = replace(silent, silent=("new",), not_run=(error,))
+    assert verdict(found) == "could not be run: old; nothing poisoned; the file expects nothing of what ran"
+    assert (found.held, standing(found)) == ([], "error") and "as expected" not in f"{found}{found!r}"
+    skipped = replace(found, not_run=(NotRun("old", "", RefusedError("it has no such thing")),))
+    assert verdict(skipped) == "nothing poisoned; the file expects nothing of what ran; skipped: old"
+    assert standing(skipped) == "silent"
+    # Beside one that was held to something.
+    assert verdict(replace(told.result(), not_run=(error,))) == "could not be run: old; all else as expected"
+    failed = replace(told.result(Failure("old gate", "", "poisoned", 0, 1)), not_run=(error,))
+    assert verdict(failed) == "could not be run: old; 1 expectation failed"
+
+
+def test_an_expectation_of_which_nothing_was_compared_is_not_met(told: SimpleNamespace) -> None:
+    for outcome, what in ((told.clean("v", restores=1), "nothing poisoned"), (told.outcome("v"), "poisoned")):
+        found = replace(told.result(v=outcome), unheld=("v",))
+        assert verdict(found).startswith(what) and standing(found) == "silent"
+        assert verdict(found).endswith("; nothing that the file expects of v was compared")
+        assert '<skipped message="not compared: ' in to_junit([found])
+    both = replace(told.result(), unheld=("old gate",))
+    assert verdict(both) == "as expected; nothing that the file expects of old gate was compared"
 
 
 def test_wrong_reads_are_called_so_and_not_poisoned(told: SimpleNamespace) -> None:
