@@ -115,6 +115,8 @@ def verdict(result: Result) -> str:
         parts.append(_unexpected(result))
     elif result.has_expectations and judged:
         parts.append("as expected")
+    elif judged and not result.judged:
+        parts.append("nothing was judged")
     elif judged:
         hits = any(result.variants[name].restores or result.variants[name].loaded_tokens for name in judged)
         whole = not any(result.variants[name].not_judged for name in judged)
@@ -128,7 +130,7 @@ def verdict(result: Result) -> str:
     unjudged = sum(outcome.not_judged for outcome in result.variants.values())
     if unjudged:
         what = "1 claim or hit" if unjudged == 1 else f"{unjudged:,} claims or hits"
-        parts.append(f"{what} not judged, of slots whose write is not in the log")
+        parts.append(f"{what} not judged: the write of its slot, or the end of its step, is not in the log")
     if result.uncompared:
         parts.append(f"not compared: {few([one_line(name) for name in result.uncompared], NAMED)}")
     for kind, what in (("error", "could not be run"), ("skipped", "skipped")):
