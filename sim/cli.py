@@ -138,8 +138,12 @@ def audit(log: Path, truth: Mapping[str, str], json_path: Path | None, verbose: 
       stateat replay scenario.yaml --log run.jsonl; stateat audit run.jsonl
     """
     from sim.report.table import print_result
+    from sim.scenario import check_truth
     from sim.simulate import audit as audit_log
+    from sim.truth import Truth
 
+    if "state" in truth:
+        check_truth(Truth(**truth))
     check_outputs({"--json": json_path}, [log])
     result = audit_log(log, truth)
     print_result(result, console_on(stderr=str(json_path) == "-"), verbose)

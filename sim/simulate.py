@@ -479,4 +479,5 @@ class _Hearing:
         """What is not asked with a state that has one component, unless the run's own has no more."""
         own = self.head.options.get("oracle", {}).get("state")
         if self.auditor.lockstep is None and self.auditor.recurrent and own != self.truth.state:
-            yield f"the components of a slot, I13 (state {self.truth.state} has no convolution; --state names one that has)"
+            state = self.truth.state
+            yield f"the components of a slot, I13 (state {state} has no convolution; --state names one that has)"
