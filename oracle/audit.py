@@ -21,7 +21,7 @@ from oracle.liveness import check_progress
 from oracle.lockstep import Lockstep
 from oracle.numerics import Numerics
 from oracle.reads import Reads
-from oracle.slots import UNKNOWN, Content
+from oracle.slots import UNHEARD, UNKNOWN, Content
 from oracle.states import Digest, Family
 from oracle.states.numeric import Numeric
 from sim.events import NULL, CopyKind, Finding, Group, Observer, Write
@@ -111,7 +111,7 @@ class Auditor(Observer):
     def preempt(self, request: str) -> None:
         self.claims.decided()
         seen = self.requests[request]
-        seen.next, seen.since, seen.waits = 0, self.now.index, "preempted"
+        seen.next, seen.since, seen.waits, seen.brought = 0, self.now.index, "preempted", False
         self.acceptance.forget(request, self.recurrent)
         self.custody.leave(request)
 
@@ -131,6 +131,7 @@ class Auditor(Observer):
         seen.next, seen.brought = offset, True
         check_agreement(self.evidence, self.claims, request, group, slot, column, offset, group_hits)
         self.lineage.read(slot, request)
+        self.slots.meet(slot)
         self.custody.restore(request, group, slot, offset, tuple(self.claims.found(slot)))
 
     def release(self, request: str, group: int, slots: Sequence[int]) -> None:
@@ -144,6 +145,10 @@ class Auditor(Observer):
         self.custody.load(request, group, slot)
         self.requests[request].brought = True
         if (group, key) not in self._tier:
+            if key != request:
+                # It was stored before anybody listened.
+                self._put(slot, replace(UNHEARD, write=write))
+                return
             # A connector's, of which nothing is known but what it says.
             state = self.family.state_at(self.requests[request].tokens, offset)
             self._put(slot, Content(state, offset, write, request))
@@ -164,7 +169,7 @@ class Auditor(Observer):
         self._count_prefilled()
         if self._hands_out:
             # A slot that only a copy is to fill is told of with its claim.
-            self.slots.hand([slot])
+            self.slots.expect(slot)
         self.claims.claim(group, slot, request, column, offset, hash)
 
     def unclaim(self, group: int, slot: int, hash: bytes, why: str) -> None:
@@ -251,6 +256,8 @@ class Auditor(Observer):
         else:
             state, absorbed = content.state, content.absorbed
             right = family.equal(state, family.state_at(seen.tokens, start))
+        if heard and group in seen.unread and (seen.hit or seen.external):
+            self.counts.judged += 1
         if not right:
             ancestor = self.reads.check_read(request, seen, group, read, start, content, max(steps, 1))
         if not stale:
@@ -315,6 +322,15 @@ class Auditor(Observer):
     def end(self, steps: int, time_us: int, livelock: bool) -> None:
         if livelock:
             check_progress(self.evidence, {request for _, request in self._ended}, steps, time_us)
+
+    def close(self) -> None:
+        """No more will be told: what is due, or is to be read, is not judged."""
+        for slot in self.claims.due:
+            self.counts.not_judged.update((hash, slot) for hash in self.claims.by_slot[slot])
+        ended = {request for _, request in self._ended}
+        for request, seen in self.requests.items():
+            if seen.brought and request not in ended:
+                self.counts.not_judged.update((request, group) for group in seen.unread)
 
     # The slots.
 

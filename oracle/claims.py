@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from oracle.evidence import Evidence
 from oracle.lockstep import Lockstep
@@ -10,6 +11,7 @@ from oracle.numerics import Check, Numerics
 from oracle.reach import Reach
 from oracle.records import Claimed
 from oracle.slots import Content
+from sim.events import Holding
 
 Awaiting = Callable[[int], Iterable[str]]
 """Requests that are to start from a slot, and have not read it yet."""
@@ -24,6 +26,8 @@ class Claims:
         self.lockstep = lockstep
         self.reach = Reach(evidence)
         self.by_slot: dict[int, dict[bytes, Claimed]] = {}
+        self._named: dict[tuple[int, bytes], dict[int, Any]] = {}
+        """(group, hash) -> the slots that it leads to, each with the state that it is claimed to hold."""
         self.due: dict[int, None] = {}
         """Slots that were claimed, or written while claimed, in this step."""
         self._withdrawn: list[tuple[int, Claimed]] = []
@@ -41,6 +45,7 @@ class Claims:
         truth = evidence.family.state_at(evidence.requests[request].tokens, offset)
         claim = Claimed(group, request, column, offset, truth, evidence.now.index, evidence.counts.claims)
         self.by_slot.setdefault(slot, {})[hash] = claim
+        self._named.setdefault((group, hash), {})[slot] = truth
         self.due[slot] = None
         self.reach.claim(group, truth, slot)
         evidence.counts.claims += 1
@@ -52,6 +57,10 @@ class Claims:
             return
         claims = self.by_slot[slot]
         withdrawn = claims.pop(hash)
+        named = self._named[group, hash]
+        del named[slot]
+        if not named:
+            del self._named[group, hash]
         self._withdrawn.append((slot, withdrawn))
         truth = withdrawn.truth
         if all(c.truth != truth for c in claims.values()):
@@ -99,13 +108,15 @@ class Claims:
             if content is not None and not content.heard:
                 counts.not_judged.add((hash, slot))
                 continue
+            counts.judged += 1
             if content is not None and content.state is not None and evidence.family.equal(content.state, claim.truth):
                 lockstep = self.lockstep
                 torn = None if lockstep is None else lockstep.check_window(evidence, hash, claim, slot, content)
-                if torn is None:
+                wrong = self._check_name(hash, claim, slot, content) if torn is None else torn
+                if wrong is None:
                     self._measure(content, claim, slot, None)
                 else:
-                    counts.wrong.setdefault(claim.number, torn)
+                    counts.wrong.setdefault(claim.number, wrong)
                 continue
             if (hash, slot) in self._pairs:
                 counts.wrong.setdefault(claim.number, self._pairs[hash, slot])
@@ -132,6 +143,28 @@ class Claims:
             counts.verdicts[verdict] = counts.verdicts.get(verdict, 0) + 1
             if content is not None and content.state is not None:
                 self._measure(content, claim, slot, finding)
+
+    def _check_name(self, hash: bytes, claim: Claimed, slot: int, content: Content) -> int | None:
+        """I1 again: a hash that leads to several slots leads to one state. Returns the finding if it does not."""
+        other, truth = next(iter(self._named[claim.group, hash].items()))
+        if truth == claim.truth:
+            return None
+        if (hash, slot) not in self._pairs:
+            evidence, counts = self.evidence, self.evidence.counts
+            counts.poisoned += 1
+            counts.poisoned_roots += 1
+            counts.verdicts[Holding.FOREIGN] = counts.verdicts.get(Holding.FOREIGN, 0) + 1
+            first = self.by_slot[other][hash]
+            message = (
+                f"{evidence.groups[claim.group].name} column {claim.column} (slot {slot}, request {claim.request}) is "
+                f"hashed as state@{first.offset} of request {first.request} (slot {other}) but holds "
+                f"state@{claim.offset} of another prefix"
+            )
+            where = (claim.request, claim.group, claim.column, slot, claim.offset, claim.offset, Holding.FOREIGN)
+            by = f"{claim.request} in step {claim.step}"
+            self._pairs[hash, slot] = evidence.poison("I1", *where, message, content, None, by)
+        self._mark(slot, self._pairs[hash, slot])
+        return self._pairs[hash, slot]
 
     def _mark(self, slot: int, finding: int) -> None:
         """Whoever reads this slot from now on reads what the finding is about."""

@@ -84,7 +84,10 @@ class Counts:
     materialized_boundaries: int = 0
     claims: int = 0
     not_judged: set[tuple[Any, int]] = field(default_factory=set)
-    """(hash, slot) of claims, and (request, group) of reads, of slots whose write was never told."""
+    """(hash, slot) of claims, and (request, group) of reads, of slots whose write was never told, or that were still to
+    come when the last was told."""
+    judged: int = 0
+    """Claims, and first reads after a hit, of which it was found whether they are right."""
     wrong: dict[int, int] = field(default_factory=dict)
     """By number of a claim: the first finding (I1, I13) about it."""
     verdicts: dict[str, int] = field(default_factory=dict)

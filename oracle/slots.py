@@ -38,11 +38,13 @@ UNHEARD = Content(None, UNKNOWN, Write(-1, "", 0, 0, "unheard"), "", heard=False
 class Slots:
     """Contents by slot. A slot that was told of and is not in here was never written, or overwritten by attention."""
 
-    __slots__ = ("_contents", "_told")
+    __slots__ = ("_before", "_contents", "_told")
 
     def __init__(self) -> None:
         self._contents: dict[int, Content] = {}
         self._told: set[int] = set()
+        self._before: set[int] = set()
+        """Slots that were in use before anybody told of them."""
 
     def get(self, slot: int) -> Content | None:
         """What the slot holds."""
@@ -52,6 +54,16 @@ class Slots:
     def hand(self, slots: Iterable[int]) -> None:
         """They are handed out: from now on all that is written there is told."""
         self._told.update(slots)
+
+    def meet(self, slot: int) -> None:
+        """It is in use: if nothing was told of it, it has been since before anybody told."""
+        if slot > NULL and slot not in self._told:
+            self._before.add(slot)
+
+    def expect(self, slot: int) -> None:
+        """It is to be filled: that hands it out, unless it was in use before."""
+        if slot not in self._before:
+            self._told.add(slot)
 
     def put(self, slot: int, content: Content) -> None:
         """Write a slot."""

@@ -53,7 +53,7 @@ class _Sum:
     @property
     def judged(self) -> bool:
         """Whether anything was: a check of which all is skipped, or compared with nothing, proves nothing."""
-        return any(set(result.variants) - set(result.uncompared) for result in self.heard)
+        return any(result.judged for result in self.heard)
 
     @property
     def worst(self) -> int:

@@ -140,7 +140,10 @@ main.add_command(new)
 @click.option("--json", "json_path", type=OUTPUT, metavar="FILE", help="The findings as JSON; - for stdout.")
 @click.option("-v", "--verbose", is_flag=True, help="All findings.")
 def audit(log: Path, truth: Mapping[str, str], json_path: Path | None, verbose: bool) -> None:
-    """Check the invariants over a recorded event log; exit with 1 if a poison finding exists, or if it never ends.
+    """Check the invariants over a recorded event log; exit with 1 if a poison finding exists, or if it never ends, with
+    2 when nothing was judged: the log has no claim and no hit whose state can be known.
+
+    The truth is that of the log (digest, if it says none), unless --state and the others say otherwise.
 
     \b
     Example:
@@ -151,13 +154,16 @@ def audit(log: Path, truth: Mapping[str, str], json_path: Path | None, verbose: 
     from sim.simulate import audit as audit_log
     from sim.truth import Truth
 
-    wanted = Truth(**truth)
-    check_truth(wanted)
+    if "state" in truth:
+        check_truth(Truth(**truth))
     check_outputs({"--json": json_path}, [log])
-    result = audit_log(log, wanted)
+    result = audit_log(log, truth)
     print_result(result, console_on(stderr=str(json_path) == "-"), verbose)
     write_json(json_path, [result])
-    sys.exit(exit_code_of(result))
+    code = exit_code_of(result)
+    if not (result.judged or code):
+        raise InputError(f"{log}: nothing was judged: no claim and no hit of a state that its log tells of")
+    sys.exit(code)
 
 
 @main.command()

@@ -64,6 +64,8 @@ class Outcome:
     wrong_reads: int = 0
     tainted_requests: int = 0
     not_judged: int = 0
+    judged: int = 0
+    """Claims, and first reads after a hit, of which it was found whether they are right. Never part of the JSON."""
     null_boundaries: int = 0
     materialized_boundaries: int = 0
     deferred: int = 0
@@ -240,6 +242,14 @@ class Result:
         goes on, and counts it as skipped.
         """
         return not self.failures
+
+    @property
+    def judged(self) -> bool:
+        """Whether anything was: what is compared with nothing, and a log of which no claim and no hit can be judged,
+        prove nothing."""
+        if self.is_scenario:
+            return bool(set(self.variants) - set(self.uncompared))
+        return any(outcome.judged for outcome in self.variants.values())
 
     @property
     def failures(self) -> tuple[Failure, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from itertools import chain
+from itertools import count as numbers
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -36,10 +37,10 @@ from sim.events import Run as RunEvent
 from sim.judge import Ran, attempt, check_apart, judged
 from sim.loop import Engine, Progress, Simulation
 from sim.result import Outcome, Result, States
-from sim.scenario import Run, Scenario, runs
+from sim.scenario import Run, Scenario, check_truth, runs
 from sim.story import Story, Subject
 from sim.tally import Tally
-from sim.truth import DIGEST, SEVERAL, Truth
+from sim.truth import DIGEST, SEVERAL, Truth, changed, told
 from sim.workload import Arrival
 from sim.workload.generate import arrivals
 
@@ -139,7 +140,8 @@ def drive(
             else make(options, resolved, everyone, seed)
         )
         drafts = options.speculative.num_speculative_tokens
-        everyone.run(SCHEMA, options.preset, options.groups, drafts, options_in_force(options) | dict(about or {}))
+        said = {**options_in_force(options), **(about or {}), "oracle": told(truth)}
+        everyone.run(SCHEMA, options.preset, options.groups, drafts, said)
         with _fitting(truth):
             Simulation(scheduler, options, requests, budgets, everyone, tick, resets, reset_running).run()
     outcome = outcome_of(options.preset, options.preset, options.groups, table, auditor, tally, digest, truth)
@@ -228,6 +230,7 @@ def outcome_of(
 ) -> Outcome:
     """What the oracle, the tally and the digest heard, as one outcome."""
     with _fitting(truth):
+        auditor.close()
         counts, findings = auditor.counts, auditor.findings()
     return Outcome(
         variant=variant,
@@ -241,6 +244,7 @@ def outcome_of(
         wrong_reads=counts.wrong_reads,
         tainted_requests=len(counts.tainted),
         not_judged=len(counts.not_judged),
+        judged=counts.judged,
         null_boundaries=counts.null_boundaries,
         materialized_boundaries=counts.materialized_boundaries,
         deferred=tally.deferred,
@@ -276,10 +280,10 @@ def outcome_of(
 
 
 SUMMED = (
-    "poisoned", "poisoned_roots", "wrong_restores", "wrong_reads", "tainted_requests", "not_judged", "null_boundaries",
-    "materialized_boundaries", "deferred", "same_step_refused", "hit_tokens", "resume_hit_tokens", "loaded_tokens",
-    "prefill_tokens", "resets", "rejected", "prompt_tokens", "output_tokens", "requests", "finished", "steps", "chunks",
-    "preempted", "evicted", "claims", "restores", "time_us", "violated", "wall_s",
+    "poisoned", "poisoned_roots", "wrong_restores", "wrong_reads", "tainted_requests", "not_judged", "judged",
+    "null_boundaries", "materialized_boundaries", "deferred", "same_step_refused", "hit_tokens", "resume_hit_tokens",
+    "loaded_tokens", "prefill_tokens", "resets", "rejected", "prompt_tokens", "output_tokens", "requests", "finished",
+    "steps", "chunks", "preempted", "evicted", "claims", "restores", "time_us", "violated", "wall_s",
 )  # fmt: skip
 
 
@@ -375,10 +379,11 @@ def drift(subject: Subject, tokens: int) -> Drift | None:
     return continuations(subject.prompt, subject.offset, held, tokens)
 
 
-def audit(path: Path, truth: Truth = DIGEST) -> Result:
+def audit(path: Path, truth: Mapping[str, str] | None = None) -> Result:
     """The invariants over a recorded event log; one variant for each run in it.
 
-    Raises InputError with file and line at an event that cannot follow from those before it.
+    ``truth``: oracle options that take precedence over what a run says of its own. Raises InputError with file and line
+    at an event that cannot follow from those before it.
     """
     variants: dict[str, dict[str, Outcome]] = {}
     name, clock = path.stem, "us"
@@ -387,19 +392,11 @@ def audit(path: Path, truth: Truth = DIGEST) -> Result:
         if isinstance(event, RunEvent):
             if hearing is not None:
                 _enter(variants, hearing)
-            hearing = _Hearing(event, truth)
+            hearing = _Hearing(event, truth or {})
             name, clock = str(event.options.get("scenario", name)), str(event.options.get("clock", clock))
         assert hearing is not None
         try:
-            hearing.coherence.line = line
-            tell(event, hearing.coherence)
-            if isinstance(event, AdvanceEvent) and event.steps > 1 and not hearing.merges:
-                raise InputError(
-                    f"{path}:{line}: advance: {event.steps} decode steps in one, and a state in {truth.dtype} "
-                    "is rounded at each; write the log with --no-fast-forward"
-                )
-            with _fitting(truth):
-                tell(event, hearing.everyone)
+            hearing.hear(line, event)
         except Impossible as error:
             raise InputError(f"{path}:{error.line}: {error}") from error
         except (
@@ -423,23 +420,44 @@ def audit(path: Path, truth: Truth = DIGEST) -> Result:
 
 def _enter(variants: dict[str, dict[str, Outcome]], hearing: _Hearing) -> None:
     """Add a run that is over: under its name, or where another has that already (a server that was started again)
-    under its name and place."""
-    variant, runs = hearing.variant, sum(max(len(cases), 1) for cases in variants.values())
+    under its name and place, or the first place behind it that no run is named after."""
+    variant, place = hearing.variant, 1 + sum(max(len(cases), 1) for cases in variants.values())
     taken = variants.get(variant, {})
     if hearing.case in taken or (taken and "" in (hearing.case, *taken)):
-        variant = f"{variant} (run {runs + 1})"
+        free = (f"{hearing.variant} (run {number})" for number in numbers(place))
+        variant = next(name for name in free if name not in variants)
     variants.setdefault(variant, {})[hearing.case] = replace(hearing.outcome(), variant=variant)
 
 
 class _Hearing:
     """Who listens to one run of a log."""
 
-    def __init__(self, head: RunEvent, truth: Truth) -> None:
-        self.head, self.truth = head, truth
+    def __init__(self, head: RunEvent, given: Mapping[str, str]) -> None:
+        self.head, self.given = head, given
         self.variant = str(head.options.get("variant", head.engine))
         self.case = str(head.options.get("case", ""))
         self.coherence = Coherence()
-        self.auditor, self.tally, self.digest = _auditor(truth), Tally(), Digest()
+
+    def hear(self, line: int, event: Any) -> None:
+        """An event, the head of the run first. Raises Impossible for one that cannot be."""
+        self.coherence.line = line
+        tell(event, self.coherence)
+        if event is self.head:
+            self._begin()
+        if isinstance(event, AdvanceEvent) and event.steps > 1 and not self.merges:
+            raise Impossible(
+                f"advance: {event.steps} decode steps in one, and a state in {self.truth.dtype} is rounded at each; "
+                "write the log with --no-fast-forward",
+                line,
+            )
+        with _fitting(self.truth):
+            tell(event, self.everyone)
+
+    def _begin(self) -> None:
+        """The truth is the run's own, unless another is asked for."""
+        self.truth = changed(Truth(**self.head.options.get("oracle", {})), self.given)
+        check_truth(self.truth)
+        self.auditor, self.tally, self.digest = _auditor(self.truth), Tally(), Digest()
         self.everyone = Fanout([self.auditor, self.tally, self.digest])
         family = self.auditor.family
         self.merges = not isinstance(family, Numeric) or family.merges
@@ -455,4 +473,11 @@ class _Hearing:
             self.digest,
             self.truth,
         )
-        return replace(outcome, not_asked=self.coherence.unasked)
+        return replace(outcome, not_asked=(*self.coherence.unasked, *self._without_windows()))
+
+    def _without_windows(self) -> Iterator[str]:
+        """What is not asked with a state that has one component, unless the run's own has no more."""
+        own = self.head.options.get("oracle", {}).get("state")
+        if self.auditor.lockstep is None and self.auditor.recurrent and own != self.truth.state:
+            state = self.truth.state
+            yield f"the components of a slot, I13 (state {state} has no convolution; --state names one that has)"

@@ -41,6 +41,13 @@ class Truth:
 DIGEST = Truth()
 
 
+def told(truth: Truth) -> dict[str, str]:
+    """What a log says of it: the family, and of what its numbers follow from all that is not as by default. Backend
+    and device are of the machine that computes."""
+    numbers = {key: getattr(truth, key) for key in ("dtype", "kernel", "rounding")}
+    return {"state": truth.state} | {key: value for key, value in numbers.items() if value != getattr(DIGEST, key)}
+
+
 def changed(truth: Truth, changes: Mapping[str, str]) -> Truth:
     """With these fields in place of the truth's own; of those that stay, what another family lacks is its default."""
     asked: Truth = replace(truth, **changes)

@@ -17,6 +17,9 @@ from sim.events import EVENTS, SCHEMAS, SINCE, Group, Observer, Run
 from sim.inputs import open_lines, shown
 from sim.printable import short
 
+INTEGERS = range(-(2**63), 2**63)
+"""What an integer of a log may be."""
+
 
 class Recorder(Observer):
     """Writes each event that it hears as a line."""
@@ -69,7 +72,9 @@ def numbered(path: Path) -> Iterator[tuple[int, Any]]:
 def _event(where: str, line: str, schema: str) -> Any:
     """The event of a line; ``schema``: that of the run that it belongs to, '' before the first."""
     try:
-        data = json.loads(line)
+        data = json.loads(line, object_pairs_hook=_object)
+    except KeyError as error:
+        raise InputError(f"{where}: {short(error.args[0])}: found twice in an object, allowed once") from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: not JSON: {error} (a log has an event on each line, as --log writes it)") from None
     if not isinstance(data, dict):
@@ -87,6 +92,15 @@ def _event(where: str, line: str, schema: str) -> Any:
         raise InputError(f"{where}: {name}.{short(key)}: {'missing' if key in known else 'an unknown key'}")
     hints = get_type_hints(event)
     return event(**{key: _value(f"{where}: {name}.{key}", hints[key], value) for key, value in data.items()})
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON. Raises KeyError for a key that is there twice, of which one would be lost."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise KeyError(next(key for i, key in enumerate(keys) if key in keys[:i]))
+    return made
 
 
 _GROUP_KEYS = {f.name for f in fields(Group)}
@@ -118,9 +132,23 @@ def _value(where: str, hint: Any, value: Any) -> Any:
             raise InputError(f"{where}.block_size: found {group.block_size}, allowed is 1 or more")
         return group
     if origin is dict and isinstance(value, dict):
+        _check_text(where, value)
         return value
-    if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
-        raise InputError(f"{where}: found {shown(value)}, which is not text: it has half a character")
+    if isinstance(value, str) and not value.isascii():
+        _check_text(where, value)
+    if hint is int and type(value) is int and value not in INTEGERS:
+        raise InputError(f"{where}: found {shown(value)}, allowed is {INTEGERS[0]} to {INTEGERS[-1]}")
     if hint in (str, int, bool) and type(value) is hint:
         return value
     raise InputError(f"{where}: found {shown(value)}, allowed is {getattr(hint, '__name__', hint)}")
+
+
+def _check_text(where: str, value: Any) -> None:
+    """Raises InputError for a text, wherever it is in this value, that no file can hold."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        found = shown(error.object[error.start : error.end])
+        raise InputError(f"{where}: found {found}, which is not text: it is half a character") from None
+    except RecursionError:
+        raise InputError(f"{where}: found {shown(value)}, which is nested too deeply") from None

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from sim.adapters.log import INTEGERS
+from sim.truth import DTYPES, KERNELS, ROUNDINGS, Truth, wrong
+
 
 class Option(NamedTuple):
     """An option that an audit reads."""
@@ -15,7 +18,7 @@ class Option(NamedTuple):
 
 
 def _count(least: int) -> Callable[[Any], bool]:
-    return lambda value: type(value) is int and value >= least
+    return lambda value: type(value) is int and value >= least and value in INTEGERS
 
 
 def _or_none(accepts: Callable[[Any], bool]) -> Callable[[Any], bool]:
@@ -30,6 +33,16 @@ def _texts(value: Any) -> bool:
     return isinstance(value, dict) and all(map(_text, value.values()))
 
 
+def _oracle(value: Any) -> bool:
+    names = {"dtype": DTYPES, "kernel": KERNELS, "rounding": ROUNDINGS}
+    return (
+        _texts(value)
+        and "state" in value
+        and all(key == "state" or text in names.get(key, ()) for key, text in value.items())
+        and wrong(Truth(**value), True) is None
+    )
+
+
 OPTIONS = {
     "hash_unit": Option("an integer of 1 or more", _count(1), needed=True),
     "max_num_batched_tokens": Option("an integer of 1 or more", _count(1), needed=True),
@@ -42,6 +55,7 @@ OPTIONS = {
     "grid": Option("an integer of 1 or more, or null", _or_none(_count(1))),
     "seed_block": Option("an integer of 1 or more, or null", _or_none(_count(1))),
     "num_blocks": Option("an integer of 1 or more", _count(1)),
+    "oracle": Option("what oracle of a scenario file says, state among it", _oracle),
     "clock": Option("us or steps", lambda value: value in ("us", "steps")),
     "rules": Option("an object with a text for each rule", _texts),
     "scenario": Option("a text", _text),

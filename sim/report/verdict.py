@@ -122,7 +122,7 @@ def verdict(result: Result) -> str:
     unjudged = sum(outcome.not_judged for outcome in result.variants.values())
     if unjudged:
         what = "1 claim or hit" if unjudged == 1 else f"{unjudged:,} claims or hits"
-        parts.append(f"{what} not judged, of slots whose write is not in the log")
+        parts.append(f"{what} not judged: the write of its slot, or the end of its step, is not in the log")
     if result.unheld:
         names = few([one_line(name) for name in result.unheld], NAMED)
         parts.append(f"nothing that the file expects of {names} was compared")
@@ -142,6 +142,8 @@ def _of_nothing(result: Result) -> list[str]:
     judged = {name: outcome for name, outcome in result.variants.items() if name not in result.uncompared}
     if not judged:
         return []
+    if not result.judged:
+        return ["nothing was judged"]
     parts = [_grave(judged.values())]
     if not parts[0]:
         hits = any(outcome.restores or outcome.loaded_tokens for outcome in judged.values())

@@ -236,6 +236,32 @@ def test_i1_the_same_hash_on_another_slot_is_another_pair() -> None:
     assert [f.slot for f in story.findings] == [7, 12]
 
 
+def test_i1_a_hash_leads_to_one_state() -> None:
+    """Of two slots under one hash whoever looks it up is given either."""
+    for same, told in ((True, []), (False, ["I1"])):
+        story = Story()
+        story.arrive("a", "b", seed=1) if same else story.arrive("a", "b")
+        story.step(
+            story.admit("a"), story.run("a", 0, 16, -1, (16, 7)), story.claim(7, "a", 16, b"one"),
+            story.admit("b"), story.run("b", 0, 16, -1, (16, 8)), story.claim(8, "b", 16, b"one"),
+        )  # fmt: skip
+        assert [f.invariant for f in story.findings] == told
+        assert story.auditor.counts.poisoned == len(told)
+    (finding,) = story.findings
+    assert (finding.slot, finding.request, finding.verdict, finding.root) == (8, "b", Holding.FOREIGN, None)
+    assert finding.message.endswith("state@16 of request a (slot 7) but holds state@16 of another prefix")
+
+
+def test_i1_a_hash_that_was_given_up_may_name_another_state() -> None:
+    story = Story()
+    story.arrive("a", "b")
+    story.step(story.admit("a"), story.run("a", 0, 16, -1, (16, 7)), story.claim(7, "a", 16, b"one"))
+    story.step(
+        story.unclaim(7, "one"), story.admit("b"), story.run("b", 0, 16, -1, (16, 8)), story.claim(8, "b", 16, b"one")
+    )
+    assert story.findings == ()
+
+
 def test_i1_a_claim_on_attention_blocks_that_is_given_up_first_is_no_concern() -> None:
     story = clean()
     story.step(story.unclaim(7, "a@16"), story.attention(7))

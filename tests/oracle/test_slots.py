@@ -39,6 +39,17 @@ def test_of_a_slot_that_nobody_told_of_nothing_is_known_nor_of_what_is_copied_fr
     assert slots.get(4) is None and slots.get(5) is None
 
 
+def test_who_expects_a_slot_hands_it_out_unless_it_was_in_use_before() -> None:
+    slots = Slots()
+    slots.meet(3)
+    for slot in (3, 4):
+        slots.expect(slot)
+    before = slots.get(3)
+    assert before is not None and not before.heard and slots.get(4) is None
+    slots.hand([3])
+    assert slots.get(3) is None
+
+
 def test_the_null_block_and_no_slot_at_all_are_not_unheard_of() -> None:
     assert Slots().get(0) is None and Slots().get(-1) is None
 

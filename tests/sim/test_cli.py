@@ -264,8 +264,17 @@ def test_the_log_of_a_replay_is_audited_to_the_same_json(here: Path) -> None:
     # A log expects nothing, and something is poisoned.
     assert result.exit_code == 1
     assert (here / "heard.json").read_bytes() == (here / "live.json").read_bytes()
-    assert run("replay", "clean.yaml", "--log", "run.jsonl").exit_code == 0
+    assert run("replay", S02, "--variant", "fixed gate", "--log", "run.jsonl").exit_code == 0
     assert run("audit", "run.jsonl").exit_code == 0
+
+
+def test_an_audit_of_which_nothing_was_judged_is_no_pass(here: Path) -> None:
+    # No request comes past a block, and nothing is claimed.
+    assert run("replay", "clean.yaml", "--log", "run.jsonl").exit_code == 0
+    result = run("audit", "run.jsonl", "--json", "heard.json")
+    assert result.exit_code == 2 and "run.jsonl: nothing was judged" in result.stderr
+    assert "nothing was judged" in result.stdout and "nothing poisoned" not in result.stdout
+    assert json.loads((here / "heard.json").read_text())["variants"]
 
 
 def test_a_name_that_utf8_cannot_carry_leaves_no_traceback(here: Path) -> None:

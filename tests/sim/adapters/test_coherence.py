@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,9 +11,11 @@ from typing import Any
 import pytest
 
 from sim.adapters.coherence import Coherence
+from sim.adapters.log import Recorder
 from sim.errors import InputError
-from sim.events import EVENTS, SCHEMA, Group, Observer
+from sim.events import EVENTS, SCHEMA, Fanout, Group, Observer
 from sim.report.json import to_json
+from sim.result import Outcome
 from sim.scenario import load, runs
 from sim.simulate import audit, simulate
 
@@ -227,8 +230,10 @@ def test_what_a_log_never_tells_is_not_asked_and_that_is_said(
     path.write_text("\n".join(without(*kinds)) + "\n")
     (outcome,) = audit(path).variants.values()
     assert outcome.poisoned == 0 and not outcome.grave
-    assert len(outcome.not_asked) == len(not_asked)
-    assert all(text.startswith(start) for text, start in zip(outcome.not_asked, not_asked, strict=True))
+    # Nor is what digest cannot say.
+    expected = [*not_asked, "the components of a slot, I13"]
+    assert len(outcome.not_asked) == len(expected)
+    assert all(text.startswith(start) for text, start in zip(outcome.not_asked, expected, strict=True))
 
 
 def test_what_it_tells_once_it_tells_always(tmp_path: Path) -> None:
@@ -279,6 +284,89 @@ def test_the_same_slot_is_judged_once_its_writes_are_told(tmp_path: Path) -> Non
     assert {finding.invariant for finding in outcome.findings} >= {"I1", "I5", "I10"}
 
 
+def outcome_of(folder: Path, lines: list[str]) -> Outcome:
+    path = folder / "run.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    (outcome,) = audit(path).variants.values()
+    return outcome
+
+
+def test_a_claim_on_a_slot_that_a_hit_found_in_use_is_not_judged(tmp_path: Path) -> None:
+    """The slot was written before the log began, although slots are handed out in it."""
+    claim = {"event": "claim", "group": 0, "slot": 5, "request": "b", "column": 0, "offset": 4, "hash": "bb"}
+    outcome = outcome_of(tmp_path, [DEPLOYMENT[0], *map(json.dumps, [*LATE[:-3], claim, *LATE[-3:]])])
+    assert (outcome.poisoned, outcome.findings, outcome.not_judged, outcome.judged) == (0, (), 3, 0)
+
+
+LOAD_LINES = """
+{"event":"arrive","request":"b","index":0,"time_us":0,"segments":[],"tokens":[1,2,3,4,5],"max_tokens":2}
+{"event":"step","index":90,"time_us":0,"budget":8}
+{"event":"allocate","request":"b","group":0,"column":1,"slots":[3]}
+{"event":"admit","request":"b","hit":0,"external":4,"resumed":false}
+{"event":"load","request":"b","group":0,"key":"KEY","slot":5,"offset":4}
+{"event":"chunk","request":"b","start":4,"end":5,"drafts":0,"stop":"prompt-end","steps":0,"accepted":[]}
+{"event":"copy","request":"b","group":0,"kind":"pre","src":5,"dst":3,"conv_src":5,"shift":0}
+{"event":"advance","request":"b","group":0,"start":4,"end":5,"drafts":[],"read":3,"writes":[[5,3]],"steps":0}
+{"event":"claim","group":0,"slot":3,"request":"b","column":1,"offset":5,"hash":"b5"}
+{"event":"output","request":"b","count":1,"tokens":[9]}
+{"event":"commit","time_us":5}
+"""
+
+
+@pytest.mark.parametrize(("key", "judged", "not_judged"), [("b", 2, 0), ("0c5c", 0, 2), ("a", 0, 2)])
+def test_what_was_stored_before_the_log_began_is_not_judged_and_a_connectors_is_right(
+    key: str, judged: int, not_judged: int, tmp_path: Path
+) -> None:
+    lines = LOAD_LINES.strip().replace("KEY", key).splitlines()
+    outcome = outcome_of(tmp_path, [DEPLOYMENT[0], *lines])
+    assert (outcome.judged, outcome.not_judged, outcome.findings) == (judged, not_judged, ())
+
+
+@pytest.mark.parametrize("text", ["offload-chain-inside-a-block", "connector-resolves-null-columns"])
+def test_a_tiers_log_that_starts_late_is_never_clean_where_the_whole_one_is_poisoned(text: str, tmp_path: Path) -> None:
+    scenario = load(ROOT / "scenarios" / "field" / f"{text}.yaml")
+    stream = io.StringIO()
+    simulate(runs(scenario)[0], [Fanout([Recorder(stream)])])
+    lines = stream.getvalue().splitlines()
+    assert outcome_of(tmp_path, lines).grave
+    late = 0
+    for i, line in enumerate(lines):
+        if '"event":"arrive"' in line and '"event":"commit"' in lines[i - 1]:
+            try:
+                outcome = outcome_of(tmp_path, [lines[0], *lines[i:]])
+            except InputError:
+                continue
+            late += 1
+            assert outcome.grave or outcome.not_judged
+    assert late
+
+
+# A log may end anywhere.
+
+
+@pytest.mark.parametrize(("lines", "judged", "not_judged"), [(8, 0, 1), (9, 1, 0), (25, 1, 1), (26, 2, 0), (30, 2, 0)])
+def test_what_is_still_to_come_when_a_log_ends_is_not_judged(
+    lines: int, judged: int, not_judged: int, tmp_path: Path
+) -> None:
+    """Cut before and after the commit of the claim, and before and after the hit is read."""
+    outcome = outcome_of(tmp_path, DEPLOYMENT[:lines])
+    assert (outcome.judged, outcome.not_judged, outcome.findings) == (judged, not_judged, ())
+
+
+def test_a_claim_of_a_step_in_flight_that_never_ran_is_not_judged(tmp_path: Path) -> None:
+    options = json.loads(DEPLOYMENT[0])["options"] | {"max_concurrent_batches": 2}
+    decided = [edited(1, options=options)[0], *DEPLOYMENT[1:7], DEPLOYMENT[8]]
+    end = {"event": "end", "steps": 1, "time_us": 900, "livelock": False}
+    for more in ([], [json.dumps(end)]):
+        outcome = outcome_of(tmp_path, [*decided, *more])
+        assert (outcome.judged, outcome.not_judged) == (0, 1)
+
+
+def test_a_log_does_not_end_by_itself_inside_a_step(tmp_path: Path) -> None:
+    end = {"event": "end", "steps": 1, "time_us": 900, "livelock": False}
+    assert said(tmp_path, [*DEPLOYMENT[:8], json.dumps(end)]).startswith("9: end: found 1, allowed is none before")
+
+
 # Free-form fields.
 
 
@@ -318,6 +406,17 @@ def test_two_runs_of_one_name_are_two_variants(tmp_path: Path) -> None:
     assert result.wrong_where_silent == ["our-server 1.2"]
 
 
+def test_a_made_up_name_takes_nobodys_place(tmp_path: Path) -> None:
+    """A run may be called as another would be after its place."""
+    wrong = edited(14, read=1, writes=[[6, 1]])
+    named = [json.dumps(json.loads(wrong[0]) | {"engine": "our-server 1.2 (run 3)"}), *wrong[1:]]
+    path = tmp_path / "names.jsonl"
+    path.write_text("\n".join([*DEPLOYMENT, *named, *DEPLOYMENT]) + "\n")
+    variants = audit(path).variants
+    assert list(variants) == ["our-server 1.2", "our-server 1.2 (run 3)", "our-server 1.2 (run 4)"]
+    assert [variant.poisoned for variant in variants.values()] == [0, 1, 0]
+
+
 # Steps in flight and logs of nobody.
 
 
@@ -348,4 +447,5 @@ def test_a_log_of_a_real_server_is_accepted_and_judged_as_before(name: str, shar
     (o,) = audit(shared / "real" / f"{name}.jsonl.gz").variants.values()
     counts = (o.poisoned, o.poisoned_roots, o.wrong_restores, o.tainted_requests, o.claims, len(o.findings))
     assert (*counts, o.digest[:16]) == MEASURED[name]
-    assert (o.not_judged, o.not_asked) == (0, ())
+    assert (o.not_judged, len(o.not_asked)) == (0, 1)
+    assert o.not_asked[0].startswith("the components of a slot, I13")

@@ -61,7 +61,7 @@ def write(folder: Path, text: str) -> Path:
 
 # Round trip.
 
-NUMBERS = st.integers(-(2**70), 2**70)
+NUMBERS = st.integers(-(2**63), 2**63 - 1)
 PLAIN = st.recursive(
     st.none() | st.booleans() | NUMBERS | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
@@ -182,6 +182,15 @@ def groups(**values: Any) -> list[dict[str, Any]]:
     return [first, {k: v for k, v in (second | values).items() if v is not ...}]
 
 
+OPTIONS = json.loads(LINES[0])["options"]
+
+
+def twice(line: int, once: str, both: str) -> str:
+    """The good log with a key twice in a line."""
+    assert once in LINES[line - 1]
+    return "\n".join([*LINES[: line - 1], LINES[line - 1].replace(once, both), *LINES[line:]])
+
+
 @pytest.mark.parametrize(
     ("line", "text", "said"),
     [
@@ -219,6 +228,16 @@ def groups(**values: Any) -> list[dict[str, Any]]:
         (ARRIVE, changed(ARRIVE, tokens=["x"]), "arrive.tokens[0]: found 'x', allowed is int"),
         (ARRIVE, changed(ARRIVE, segments=[[1]]), "arrive.segments[0]: found [1]"),
         (OUTPUT, changed(OUTPUT, tokens=3), "output.tokens: found 3"),
+        (CHUNK, changed(CHUNK, end=2**63), "chunk.end: found 9223372036854775808, allowed is -9223372036854775808 to"),
+        (CHUNK, changed(CHUNK, start=-(2**63) - 1), "chunk.start: found -9223372036854775809, allowed is"),
+        (ADVANCE, changed(ADVANCE, writes=[[10**3000, 1]]), "advance.writes[0][0]: found 9966 bits, allowed is"),
+        (1, changed(1, groups=groups(block_size=2**63)), "run.groups[1].block_size: found 9223372036854775808"),
+        (1, changed(1, options=OPTIONS | {"max_num_batched_tokens": 2**63}), "run.options.max_num_batched_tokens"),
+        (1, changed(1, options=OPTIONS | {"more": [{"x": "\ud800"}]}), "run.options: found '\\ud800', which is not text"),
+        (1, changed(1, options=OPTIONS | {"\udc00": 1}), "run.options: found '\\udc00', which is not text"),
+        (CHUNK, changed(CHUNK, request="a\ud800"), "chunk.request: found '\\ud800', which is not text"),
+        (CHUNK, twice(CHUNK, '"start":0', '"start":1,"start":0'), "start: found twice in an object, allowed once"),
+        (1, twice(1, '"eagle":true', '"eagle":false,"eagle":true'), "eagle: found twice in an object, allowed once"),
         (len(LINES), "\n".join(LINES)[:-5], "not JSON"),
     ],
 )  # fmt: skip
@@ -372,6 +391,42 @@ def test_an_audit_takes_other_findings_from_another_log(tmp_path: Path) -> None:
 def test_cases_of_a_scenario_are_cases_of_its_log(tmp_path: Path) -> None:
     scenario = ROOT / "scenarios" / "seeds" / "s08-realign-below-last-cache-position.yaml"
     assert to_json(audit(write(tmp_path, record(scenario)))) == findings(scenario)
+
+
+def test_an_audit_takes_the_truth_that_the_run_had_unless_another_is_asked_for(tmp_path: Path) -> None:
+    scenario = ROOT / "scenarios" / "field" / "components-of-a-slot-apart.yaml"
+    torn = "the inputs are not shifted"
+    path = write(tmp_path, record(scenario, torn))
+    live = findings(scenario, torn)
+    assert to_json(audit(path)) == live
+    assert {f["invariant"] for f in live["variants"][torn]["findings"]} == {"I13"}
+    (without,) = audit(path, {"state": "digest"}).variants.values()
+    assert without.findings == () and [text[:31] for text in without.not_asked] == ["the components of a slot, I13 ("]
+
+
+def test_a_log_without_a_truth_is_not_asked_what_digest_cannot_say(tmp_path: Path) -> None:
+    scenario = ROOT / "scenarios" / "field" / "components-of-a-slot-apart.yaml"
+    first, *rest = record(scenario, "the inputs are not shifted").split('{"event":"run"')[1].splitlines()
+    head = json.loads('{"event":"run"' + first)
+    del head["options"]["oracle"]
+    path = write(tmp_path, "\n".join([json.dumps(head), *rest]))
+    asked = [(set(), 1), ({"I13"}, 0)]
+    for truth, (found, unasked) in zip(({}, {"state": "gated-delta"}), asked, strict=True):
+        (outcome,) = audit(path, truth).variants.values()
+        assert ({f.invariant for f in outcome.findings}, len(outcome.not_asked)) == (found, unasked)
+
+
+@pytest.mark.parametrize(
+    "oracle",
+    [
+        {}, [], {"dtype": "float32"}, {"state": 3}, {"state": "dig"}, {"state": "digest", "dtype": "bfloat16"},
+        {"state": "gated-delta", "dtype": "float8"}, {"state": "gated-delta", "backend": "numpy"},
+    ],
+)  # fmt: skip
+def test_a_truth_that_cannot_be_is_named_with_its_line(tmp_path: Path, oracle: Any) -> None:
+    path = write(tmp_path, changed(1, options=OPTIONS | {"oracle": oracle}))
+    with pytest.raises(InputError, match=r"run.jsonl:1: run.options.oracle: found .*, allowed is what oracle of a"):
+        audit(path)
 
 
 def test_a_log_without_names_is_that_of_its_engine(tmp_path: Path) -> None:
