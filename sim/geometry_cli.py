@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +17,19 @@ from sim.printable import short
 TOKENS = click.IntRange(1, 1 << 30)
 
 LARGEST = 1 << 50
+_NUMBER = re.compile(r"[0-9]{1,16}|[1-9][0-9]{0,2}(,[0-9]{3}){1,5}")
 
 
 def _number(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | None:
-    """A whole number as a log has it, with or without commas."""
+    """A whole number as a log has it, with a comma before every three digits or with none."""
     if text is None:
         return None
-    digits = text.replace(",", "")
-    if not (digits.isascii() and digits.isdecimal() and len(digits) < 17 and 1 <= int(digits) <= LARGEST):
+    number = int(text.replace(",", "")) if _NUMBER.fullmatch(text) else 0
+    if not 1 <= number <= LARGEST:
         raise click.BadParameter(
-            f"found {short(text)!r}, allowed a whole number from 1 to {LARGEST}, such as 1,234,567"
+            f"found {short(text)!r}, allowed a whole number from 1 to {LARGEST}, such as 1,234,567 or 1234567"
         )
-    return int(digits)
+    return number
 
 
 @click.command()

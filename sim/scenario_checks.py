@@ -7,6 +7,7 @@ from math import gcd, lcm
 from typing import Any
 
 from sim import truth
+from sim.engine.options import least_blocks
 from sim.expect import pins_to_zero
 from sim.scenario_errors import choice
 from sim.scenario_models import Engine, Whole
@@ -33,7 +34,7 @@ def engine(model: Engine) -> Iterator[Complaint]:
     yield from names(model)
     yield from _groups(model)
     yield from _lacks(model)
-    least = 1 + len(model.groups) + model.speculative.num_speculative_tokens
+    least = least_blocks(len(model.groups), model.speculative.num_speculative_tokens)
     if model.num_blocks < least:
         yield (
             ("num_blocks",),

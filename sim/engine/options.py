@@ -162,3 +162,8 @@ class Options:
     def scheduler_block_size(self) -> int:
         """The granularity of hits when they are not finer than a block."""
         return lcm(*(g.block_size for g in self.groups if g.prefix_cacheable))
+
+
+def least_blocks(groups: int, drafts: int) -> int:
+    """Blocks that a pool has at least: the null block, one for each group and one for each draft."""
+    return 1 + groups + drafts

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sim.engine.options import least_blocks
 from sim.errors import InputError
+from sim.schema import MAX_NUM_BLOCKS
 
 if TYPE_CHECKING:
     from sim.geometry.derive import Geometry
@@ -29,30 +31,41 @@ def tokens_of(geometry: Geometry, blocks: int) -> int:
 def blocks_of(geometry: Geometry) -> int | None:
     """The pool's blocks, the null block among them; None where the flags do not say.
 
-    Raises InputError for tokens that no pool has under these flags: then they are not the server's.
+    Raises InputError for a pool smaller or larger than any scenario's, and for tokens that no pool has under these
+    flags: then they are not the server's.
     """
     tokens, size = geometry.serving.kv_cache_size_tokens, geometry.serving.kv_cache_memory_bytes
     if tokens is not None and size is not None:
         raise InputError("--kv-cache-size-tokens and --kv-cache-memory-bytes: name one of them")
+    groups, drafts = geometry.attention_groups + geometry.recurrent_groups, geometry.serving.num_speculative_tokens
+    least = least_blocks(groups, drafts)
     if size is not None:
-        if size < geometry.block_bytes:
+        if size < least * geometry.block_bytes:
             raise InputError(
-                f"--kv-cache-memory-bytes: found {size}, allowed at least {geometry.block_bytes}, the bytes of a block"
+                f"--kv-cache-memory-bytes: found {size}, allowed at least {least * geometry.block_bytes}, the bytes of "
+                f"{least} blocks: the null block, one for each group ({groups}) and one for each draft ({drafts})"
             )
-        return size // geometry.block_bytes
-    return None if tokens is None else _of_tokens(geometry, tokens)
+        return _within("--kv-cache-memory-bytes", size, size // geometry.block_bytes)
+    return None if tokens is None else _within("--kv-cache-size-tokens", tokens, _of_tokens(geometry, tokens, least))
 
 
-def _of_tokens(geometry: Geometry, tokens: int) -> int:
+def _within(flag: str, found: int, blocks: int) -> int:
+    if blocks > MAX_NUM_BLOCKS:
+        raise InputError(f"{flag}: found {found}, a pool of {blocks} blocks, allowed at most {MAX_NUM_BLOCKS}")
+    return blocks
+
+
+def _of_tokens(geometry: Geometry, tokens: int, least: int) -> int:
     each, longest = request_blocks(geometry), geometry.max_model_len
     # The log's number is cut to a whole one, so the blocks are the quotient or one more.
-    least = max(1, tokens * each // longest)
-    near = [(blocks, tokens_of(geometry, blocks)) for blocks in (least, least + 1)]
+    first = max(least, tokens * each // longest)
+    near = [(blocks, tokens_of(geometry, blocks)) for blocks in (first, first + 1)]
     for blocks, said in near:
         if said == tokens:
             return blocks
     known = " or ".join(f"{said} ({blocks} blocks)" for blocks, said in near)
+    smaller = ", the smallest pools" if tokens < near[0][1] and first == least else ""
     raise InputError(
-        f"--kv-cache-size-tokens: found {tokens}, allowed {known}: a request of {longest} tokens takes {each} blocks; "
-        "give all flags as the server has them, and --max-model-len as the same line of its log has it"
+        f"--kv-cache-size-tokens: found {tokens}, allowed {known}{smaller}: a request of {longest} tokens takes {each} "
+        "blocks; give all flags as the server has them, and --max-model-len as the same line of its log has it"
     )

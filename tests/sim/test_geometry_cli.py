@@ -140,7 +140,24 @@ def test_the_number_of_the_log_gives_the_pool_with_commas_and_without(here: Path
     assert checked.exit_code == 0, checked.output
 
 
-@pytest.mark.parametrize("number", ["0", "-1", "1.5", "x", "9" * 30, "1e9", ""])
+@pytest.mark.parametrize(
+    "number",
+    [
+        "0",
+        "-1",
+        "1.5",
+        "x",
+        "9" * 30,
+        "1e9",
+        "",
+        "1,0,5,1,504",
+        ",,,1051504",
+        "1051,504",
+        "1,051504",
+        "1,051,504,",
+        "0,504",
+    ],
+)
 def test_what_is_no_number_of_tokens_is_refused(number: str) -> None:
     result = run("config.json", "--kv-cache-size-tokens", number)
     assert result.exit_code == 2 and "allowed a whole number from 1 to" in result.stderr

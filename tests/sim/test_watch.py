@@ -145,7 +145,8 @@ def test_a_child_ends_with_its_parent(here: Path) -> None:
     while Path(f"/proc/{said.strip()}/cmdline").exists() and time.monotonic() < until:
         time.sleep(0.02)
     _, err = child.communicate(timeout=10)
-    assert err in ("", "stateat: interrupted; nothing was written\n")
+    # What it printed in the moment of the signal may come again.
+    assert set(err.splitlines()) <= {said.strip(), "stateat: interrupted; nothing was written"}
     with pytest.raises(ProcessLookupError):
         os.kill(int(said), 0)
 

@@ -58,17 +58,46 @@ def test_the_blocks_follow_from_what_the_log_says_of_them(
     name: str, preset: str, drafts: int, longest: int, blocks: int
 ) -> None:
     flags: dict[str, Any] = {"preset": preset, "num_speculative_tokens": drafts, "max_model_len": longest}
-    said = tokens_of(geometry(name, **flags), blocks)
-    assert geometry(name, **flags, kv_cache_size_tokens=said).num_blocks == blocks
+    plain = geometry(name, **flags)
+    said = tokens_of(plain, blocks)
+    if blocks >= 1 + plain.attention_groups + plain.recurrent_groups + drafts:
+        assert geometry(name, **flags, kv_cache_size_tokens=said).num_blocks == blocks
+    else:
+        with pytest.raises(InputError, match=r"--kv-cache-size-tokens: found .*, the smallest pools: a request of"):
+            geometry(name, **flags, kv_cache_size_tokens=said)
 
 
 def test_bytes_are_divided_by_those_of_a_block_on_a_rank() -> None:
     size = geometry(**FP8).block_bytes
     assert geometry(**FP8, kv_cache_memory_bytes=size * 719 - 1).num_blocks == 718
-    with pytest.raises(InputError, match=f"found {size - 1}, allowed at least {size}, the bytes of a block"):
-        geometry(**FP8, kv_cache_memory_bytes=size - 1)
     with pytest.raises(InputError, match="--kv-cache-size-tokens and --kv-cache-memory-bytes: name one of them"):
         geometry(kv_cache_memory_bytes=size, kv_cache_size_tokens=1000)
+
+
+def test_no_pool_is_smaller_or_larger_than_that_of_a_scenario() -> None:
+    """The null block, one for each of four groups and one for each of three drafts."""
+    found = geometry(**FP8)
+    size, said = found.block_bytes, tokens_of(found, 8)
+    assert geometry(**FP8, kv_cache_memory_bytes=size * 8).num_blocks == 8
+    assert geometry(**FP8, kv_cache_size_tokens=said).num_blocks == 8
+    with pytest.raises(InputError, match=f"found {size * 8 - 1}, allowed at least {size * 8}, the bytes of 8 blocks: "):
+        geometry(**FP8, kv_cache_memory_bytes=size * 8 - 1)
+    for flags in ({"kv_cache_memory_bytes": 10**15}, {"kv_cache_size_tokens": tokens_of(found, 10**8)}):
+        (flag,) = flags
+        with pytest.raises(InputError, match=rf"--{flag.replace('_', '-')}: found [0-9]+, a pool of [0-9]+ blocks"):
+            geometry(**FP8, **flags)
+    # A pool of the null block alone, and what is near it: neither is offered.
+    for tokens in (tokens_of(found, 1), tokens_of(found, 1) + 1, tokens_of(found, 7)):
+        with pytest.raises(InputError, match=rf"allowed {said} \(8 blocks\) or [0-9]+ \(9 blocks\), the smallest"):
+            geometry(**FP8, kv_cache_size_tokens=tokens)
+    data = yaml.safe_load(scenario(found, "mine"))
+    for blocks in (7, 8):
+        data["engine"]["num_blocks"] = blocks
+        if blocks == 8:
+            load(data)
+        else:
+            with pytest.raises(InputError, match=r"engine\.num_blocks: found 7, allowed at least 8"):
+                load(data)
 
 
 def test_tokens_that_no_pool_has_are_refused_with_those_that_are_near() -> None:
