@@ -189,8 +189,8 @@ class Observer:
         """A tier below the pool takes what the slot holds at the end of this step, as state@offset, under a key."""
 
     def load(self, request: str, group: int, key: str, slot: int, offset: int) -> None:
-        """What was stored under a key comes into a slot, and the request goes on from it at ``offset``; under its own id
-        a connector brings its state@offset. Of any other key nothing is known."""
+        """What was stored under a key comes into a slot, and the request goes on from it at ``offset``; under the
+        request's own id a connector brings its state@offset. Of any other key nothing is known."""
 
     def claim(self, group: int, slot: int, request: str, column: int, offset: int, hash: bytes) -> None:
         """The cache advertises: this slot holds state@offset of this request's prefix."""

@@ -233,7 +233,7 @@ def twice(line: int, once: str, both: str) -> str:
         (ADVANCE, changed(ADVANCE, writes=[[10**3000, 1]]), "advance.writes[0][0]: found 9966 bits, allowed is"),
         (1, changed(1, groups=groups(block_size=2**63)), "run.groups[1].block_size: found 9223372036854775808"),
         (1, changed(1, options=OPTIONS | {"max_num_batched_tokens": 2**63}), "run.options.max_num_batched_tokens"),
-        (1, changed(1, options=OPTIONS | {"more": [{"x": "\ud800"}]}), "run.options: found '\\ud800', which is not text"),
+        (1, changed(1, options=OPTIONS | {"x": [{"y": "\ud800"}]}), "run.options: found '\\ud800', which is not text"),
         (1, changed(1, options=OPTIONS | {"\udc00": 1}), "run.options: found '\\udc00', which is not text"),
         (CHUNK, changed(CHUNK, request="a\ud800"), "chunk.request: found '\\ud800', which is not text"),
         (CHUNK, twice(CHUNK, '"start":0', '"start":1,"start":0'), "start: found twice in an object, allowed once"),
