@@ -114,7 +114,7 @@ def check(
     \b
     Examples:
       stateat check scenarios/ --junit report.xml
-      stateat check scenarios/ --engine vllm:. --baseline vllm:0.27.0
+      stateat check mine.yaml --engine vllm:../vllm --baseline vllm:0.27.0
       git bisect run stateat check mine.yaml --engine vllm:. --bisect
     """
     try:

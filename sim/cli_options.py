@@ -47,8 +47,8 @@ ENGINES: tuple[Callable[[Any], Any], ...] = (
         "engines",
         multiple=True,
         metavar="ENGINE",
-        help="reference, vllm (each variant's release), vllm:RELEASE or vllm:FOLDER (a checkout, called by its folder "
-        "and commit); repeatable, each a column of its own.",
+        help="reference, vllm (each variant's release; each recording's in conform), vllm:RELEASE or vllm:FOLDER (a "
+        "checkout, called by its folder and commit). replay and check take several.",
     ),
     click.option(
         "--vllm-python",

@@ -67,5 +67,6 @@ def _of_tokens(geometry: Geometry, tokens: int, least: int) -> int:
     smaller = ", the smallest pools" if tokens < near[0][1] and first == least else ""
     raise InputError(
         f"--kv-cache-size-tokens: found {tokens}, allowed {known}{smaller}: a request of {longest} tokens takes {each} "
-        "blocks; give all flags as the server has them, and --max-model-len as the same line of its log has it"
+        "blocks; give all flags as the server has them, and what it has without one: --preset for its release, "
+        "--no-enable-prefix-caching (the default up to 0.27), --max-model-len as its log has it beside the concurrency"
     )

@@ -71,7 +71,7 @@ def print_sum(results: Sequence[Result], files: int, skipped: int, console: Cons
     parts += [f"{count} {what}" for what, count in others.items() if count]
     # Files that were skipped whole are counted above.
     runs = sum(each.skipped for result in results if standing(result) != "skipped" for each in result.not_run)
-    also = [f"; in the others {plural(runs, 'run')} skipped"] if runs else []
+    also = [f"; within them {plural(runs, 'run')} skipped"] if runs else []
     say(console, Text("".join([f"{plural(files, 'file')}: {', '.join(parts)}", *also])))
 
 

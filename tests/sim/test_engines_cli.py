@@ -243,7 +243,7 @@ def test_the_sum_of_a_check_counts_what_was_skipped(here: Path) -> None:
     write(here / "both.yaml", name="both", variants={"a": {}, "b": {"engine": {"offload": {"blocks": 4}}}})
     told = run("check", "s.yaml", "tier.yaml", "both.yaml", *on("good"), "--junit", "r.xml")
     assert told.stdout.splitlines()[-1] == (
-        "3 files: 0 as expected, 0 failed, 1 skipped, 2 compared with nothing; in the others 1 run skipped"
+        "3 files: 0 as expected, 0 failed, 1 skipped, 2 compared with nothing; within them 1 run skipped"
     )
     assert told.exit_code == 0
     assert [line.split()[:2] for line in told.stdout.splitlines() if line.startswith(("ok", "skip "))] == [

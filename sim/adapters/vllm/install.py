@@ -126,10 +126,10 @@ def of_release(release: str, *, cache: Path = CACHE) -> Source:
     _check_name(release)
     found = _look(cache.expanduser(), release)
     if found is None or _look(cache.expanduser(), BASE) is None:
-        have = ", ".join(i.release for i in installed(cache=cache)) or "none"
-        raise InputError(
-            f"vLLM {release} is not installed (installed: {have}). Install it: stateat vllm install {release}"
-        )
+        have = [i.release for i in installed(cache=cache)]
+        how = f"Install it: stateat vllm install {release}" + ("" if pins.of_release(release) else " --unpinned")
+        near = f"Did you mean {release}.0?" if f"{release}.0" in have else how
+        raise InputError(f"vLLM {release} is not installed (installed: {', '.join(have) or 'none'}). {near}")
     return Source(f"vLLM {release}", (_python(cache.expanduser()), str(WORKER), "--stub"), found.folder)
 
 
@@ -174,8 +174,9 @@ def _check_name(release: str) -> None:
 def _check_pins(release: str, fetch_release: bool, fetch_base: bool) -> None:
     anyway = f"fetch it on the registry's word: stateat vllm install {release} --unpinned"
     if fetch_release and pins.of_release(release) is None:
-        known = ", ".join(pins.releases())
-        raise InputError(f"vLLM {release}: no hash of it is known here (known: {known}). To {anyway}")
+        known = pins.releases()
+        near = f" Did you mean {release}.0?" if f"{release}.0" in known else ""
+        raise InputError(f"vLLM {release}: no hash of it is known here (known: {', '.join(known)}).{near} To {anyway}")
     if fetch_base and not pins.base_is_known():
         raise InputError(
             f"no hashes are known of the base environment for this Python and machine (known: CPython 3.11 to 3.14 on "
