@@ -52,10 +52,10 @@ class Claims:
 
     def unclaim(self, group: int, slot: int, hash: bytes) -> None:
         """It is no longer."""
-        if slot not in self.by_slot and not self.evidence.heard(slot):
+        claims = self.by_slot.get(slot, {})
+        if hash not in claims:
             # It was advertised before anybody listened.
             return
-        claims = self.by_slot[slot]
         withdrawn = claims.pop(hash)
         named = self._named[group, hash]
         del named[slot]

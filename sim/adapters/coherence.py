@@ -188,7 +188,7 @@ class Coherence(Heard):
         if slot != NULL:
             # Known or not: it was advertised, perhaps before this log began.
             life.tables.setdefault(group, {}).setdefault(column, slot)
-            self._known.add(slot)
+            self._met.add(slot)
             life.sources[group] = slot
 
     def _start(self, life: Life, kind: str, request: str, group: int) -> None:
@@ -214,7 +214,7 @@ class Coherence(Heard):
         # A tier may start a request below the end of what was stored, but not past it.
         stored = self._stored.get((group, key), offset)
         self._check(offset <= stored, "load.offset", offset, f"{stored} at most, which was stored under this key")
-        self._known.add(slot)
+        self._known.setdefault(slot, self._step)
         column = (offset - 1) // size
         self._place(slot, column)
         life.tables.setdefault(group, {}).setdefault(column, slot)
@@ -275,8 +275,8 @@ class Coherence(Heard):
         for i, slot in enumerate(slots):
             self._place(slot, column + i)
             life.released.discard((group, slot))
+            self._known.setdefault(slot, self._step)
         table.update((column + i, slot) for i, slot in enumerate(slots))
-        self._known.update(slots)
 
     def release(self, request: str, group: int, slots: Sequence[int]) -> None:
         self._within("release")
@@ -328,8 +328,8 @@ class Coherence(Heard):
         self._slot("unclaim.slot", slot)
         self._check(why in list(Withdrawal), "unclaim.why", why, ", ".join(Withdrawal))
         claims = self._claims.get((group, slot), {})
-        if slot not in self._known and not claims and (group, hash) not in self._hashes:
-            # It was advertised before this log began.
+        if hash not in claims and self._known.get(slot, self._step) == self._step:
+            # It was advertised before this log began, which had not handed it out by then.
             return
         self._check(hash in claims, "unclaim.hash", hash.hex(), f"one that leads to slot {slot}")
         del claims[hash]
@@ -415,7 +415,7 @@ class Coherence(Heard):
         self._check(told not in self._copied, "copy", list(told[1:]), "each once in a step")
         self._copied.add(told)
         if kind == CopyKind.COW:
-            self._known.add(dst)
+            self._known.setdefault(dst, self._step)
             self._unplaced.pop(dst, None)
             life.copies |= {(group, src), (group, dst)}
             if life.sources.get(group) == src:

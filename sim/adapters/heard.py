@@ -140,8 +140,10 @@ class Heard(Observer):
         """(group, slot) -> hashes, with their offsets."""
         self._hashes: dict[tuple[int, bytes], dict[int, int]] = {}
         """(group, hash) -> slots, with their offsets."""
-        self._known: set[int] = set()
-        """Slots that were handed out, loaded or copied to."""
+        self._known: dict[int, int] = {}
+        """Slots that were handed out, loaded or copied to, and the step in which each was first."""
+        self._met: set[int] = set()
+        """Slots from which a hit starts."""
         self._unplaced: dict[int, tuple[int, int, Impossible]] = {}
         """Claimed slots that a copy of that step, or a load, has yet to put into that column."""
         self._copied: set[tuple[object, ...]] = set()
@@ -214,5 +216,5 @@ class Heard(Observer):
 
     def _handed(self, key: str, slot: int) -> None:
         """A slot that somebody was given."""
-        if slot > NULL and slot not in self._known:
+        if slot > NULL and slot not in self._known and slot not in self._met:
             self._lacks("allocate", key, slot, "a slot that was handed out")

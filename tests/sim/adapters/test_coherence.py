@@ -298,6 +298,23 @@ def test_a_claim_on_a_slot_that_a_hit_found_in_use_is_not_judged(tmp_path: Path)
     assert (outcome.poisoned, outcome.findings, outcome.not_judged, outcome.judged) == (0, (), 3, 0)
 
 
+@pytest.mark.parametrize(("slot", "hash"), [(5, "55"), (5, "b5"), (7, "b5"), (3, "55")])
+def test_a_claim_from_before_the_log_may_be_withdrawn_until_it_hands_the_slot_out(
+    slot: int, hash: str, tmp_path: Path
+) -> None:
+    """Slot 5 was hit, 7 is new, and both may have had any hash; 3 was handed out in an earlier step."""
+    more = [
+        {"event": "step", "index": 91, "time_us": 5, "budget": 8},
+        {"event": "unclaim", "group": 0, "slot": slot, "hash": hash, "why": "evict"},
+        {"event": "commit", "time_us": 6},
+    ]
+    lines = [DEPLOYMENT[0], *map(json.dumps, [*LATE, *more])]
+    if slot == 3:
+        assert said(tmp_path, lines).startswith("15: unclaim.hash: found '55', allowed is one that leads to slot 3")
+    else:
+        assert outcome_of(tmp_path, lines).not_judged == 2
+
+
 LOAD_LINES = """
 {"event":"arrive","request":"b","index":0,"time_us":0,"segments":[],"tokens":[1,2,3,4,5],"max_tokens":2}
 {"event":"step","index":90,"time_us":0,"budget":8}

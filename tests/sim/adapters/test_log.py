@@ -232,7 +232,6 @@ def twice(line: int, once: str, both: str) -> str:
         (CHUNK, changed(CHUNK, start=-(2**63) - 1), "chunk.start: found -9223372036854775809, allowed is"),
         (ADVANCE, changed(ADVANCE, writes=[[10**3000, 1]]), "advance.writes[0][0]: found 9966 bits, allowed is"),
         (1, changed(1, groups=groups(block_size=2**63)), "run.groups[1].block_size: found 9223372036854775808"),
-        (1, changed(1, options=OPTIONS | {"max_num_batched_tokens": 2**63}), "run.options.max_num_batched_tokens"),
         (1, changed(1, options=OPTIONS | {"x": [{"y": "\ud800"}]}), "run.options: found '\\ud800', which is not text"),
         (1, changed(1, options=OPTIONS | {"\udc00": 1}), "run.options: found '\\udc00', which is not text"),
         (CHUNK, changed(CHUNK, request="a\ud800"), "chunk.request: found '\\ud800', which is not text"),
@@ -305,6 +304,7 @@ def test_an_event_that_does_not_follow_is_named(tmp_path: Path, line: int, value
 UNBOUNDED: list[tuple[str, type[Exception] | None, int, dict[str, Any]]] = [
     ("a block of 0", 1, {"groups": groups(block_size=0)}),
     ("a hash unit of 0", 1, {"options": json.loads(LINES[0])["options"] | {"hash_unit": 0}}),
+    ("a budget", 1, {"options": OPTIONS | {"max_num_batched_tokens": 2**63}}),
     ("the end of a chunk", CHUNK, {"start": 0, "end": 2**70}),
     ("a prompt", ARRIVE, {"segments": [[1, 2**50]]}),
     ("outputs", ARRIVE, {"max_tokens": 2**50}),
