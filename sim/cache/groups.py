@@ -423,6 +423,9 @@ class RecurrentCache(GroupCache):
         assert table.checkpoint is not None
         offset, column = table.checkpoint
         block, pool = table.blocks[column], self.pool
+        if block == NULL:
+            # A decode whose drafts reach over a hash unit has moved the block away that it would export into.
+            return
         if not kept:
             pool.remove(block, Withdrawal.TRANSIENT)
             return
