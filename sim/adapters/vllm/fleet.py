@@ -31,8 +31,8 @@ class Fleet:
     ``specs``: ``reference``, ``vllm`` (each variant on its preset's release), ``vllm:0.27.0`` or ``vllm:FOLDER`` (a
     checkout). ``python``: a Python that has vLLM, as a path or a program's name; it stands for ``vllm``, and for all
     where nothing is named. ``baseline``: one more, with which the others are compared; ``vllm`` is each variant's
-    release there, beside a ``python`` too. Raises InputError for specs that name no engine, or
-    one of them twice. A worker starts when its first run does; what does not start is that run's error.
+    release there, beside a ``python`` too. Raises InputError for specs that name no engine, or one of them twice. A
+    worker starts when its first run does; what does not start is that run's error.
     """
 
     def __init__(

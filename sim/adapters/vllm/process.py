@@ -11,9 +11,9 @@ import subprocess
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import IO, Any, TypeVar
-from uuid import uuid4
 
 from sim.adapters.vllm.answers import HELLO, Answer
 from sim.adapters.vllm.prints import SHOWN_CHARACTERS, Prints
@@ -32,7 +32,8 @@ LONGEST_ANSWER = 1 << 26
 MOST_PRINTED = 1 << 26
 """Bytes that a child may print for one answer."""
 MARK = "STATEAT_WORKER"
-"""In the environment of a worker and of all that it starts: which worker that is."""
+"""In the environment of a worker and of all that it starts: which worker that is, of which process."""
+_NUMBERS = count()
 GUARD = """read line
 kill -s KILL -- "-$0"
 for again in 1 2 3 4 5 6 7 8 9 10; do
@@ -66,7 +67,8 @@ class Child:
     ) -> None:
         self.name = name
         self.answer_s = answer_s
-        mark = uuid4().hex
+        # With an end, so that 1 is not found in 12.
+        mark = f"{os.getpid()}.{next(_NUMBERS)}."
         try:
             self._process = subprocess.Popen(
                 list(command),
