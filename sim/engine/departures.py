@@ -145,7 +145,7 @@ DEPARTURES = (
         "num_prefill_checkpoint_blocks",
         _decode_spans_a_unit,
         "releases from vLLM 0.30 on take a decode and its drafts that reach over a hash unit for a chunk that exports a "
-        "state, and stop with an assertion if they then move that block; here the step is decided",
+        "state, and stop with an assertion where it would be published past the last token whose hash is known",
     ),
     Departure(
         "long_prefill_token_threshold",
