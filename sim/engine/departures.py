@@ -138,14 +138,14 @@ DEPARTURES = (
     Departure(
         "speculative.multi_module",
         _tail_behind_a_draft,
-        "releases from vLLM 0.29 on publish a prompt's tail behind its prefill, in a recurrent block wider than the hash "
-        "unit, and stop with an assertion where drafts reach past that block; here the step is decided",
+        "releases from vLLM 0.29 on publish a prompt's tail behind its prefill, in a recurrent block wider than the "
+        "hash unit, and stop with an assertion where drafts reach past that block; here the step is decided",
     ),
     Departure(
         "num_prefill_checkpoint_blocks",
         _decode_spans_a_unit,
-        "releases from vLLM 0.30 on take a decode and its drafts that reach over a hash unit for a chunk that exports a "
-        "state, and stop with an assertion where it would be published past the last token whose hash is known",
+        "releases from vLLM 0.30 on take a decode and its drafts that reach over a hash unit for a chunk that exports "
+        "a state, and stop with an assertion where it would be published past the last token whose hash is known",
     ),
     Departure(
         "long_prefill_token_threshold",
@@ -156,8 +156,8 @@ DEPARTURES = (
     Departure(
         "max_num_batched_tokens",
         _no_budget,
-        "releases refuse one that leaves no token beside a drafter's slots: those of draft_slots, to vLLM 0.27 for each "
-        "of max_num_seqs, in 0.33 those for its K drafts (K + 1 for dflash)",
+        "releases refuse one that leaves no token beside a drafter's slots: those of draft_slots, to vLLM 0.27 for "
+        "each of max_num_seqs, in 0.33 those for its K drafts (K + 1 for dflash)",
     ),
     Departure(
         "offload.blocks",
