@@ -38,6 +38,15 @@ WINDOW_IN_FLIGHT = """
   max_concurrent_batches: 2
 workload: {requests: [{id: r3, prompt: [[0, 3]], external: 1}]}
 """
+MOVED_AWAY = """
+  preset: vllm-0.33.0
+  groups: [{name: g0, kind: recurrent, block_size: 2}]
+  speculative: {num_speculative_tokens: 3}
+  num_prefill_checkpoint_blocks: 1
+workload:
+  requests: [{id: r0, prompt: [[1, 2]], max_tokens: 6}]
+  budgets: [2, 2, 0, 2, 0, 2, 4, 3, 1]
+"""
 
 
 def outcome(folder: Path, text: str, fast_forward: bool = True) -> Outcome:
@@ -55,3 +64,9 @@ def test_quiet_requests_take_their_part_of_what_a_drafters_slots_leave(tmp_path:
 @pytest.mark.parametrize("text", [WIDE_DRAFTS, EXPORTS_IN_FLIGHT, WINDOW_IN_FLIGHT])
 def test_what_a_release_does_by_itself_holds_no_block_too_many_or_of_another(tmp_path: Path, text: str) -> None:
     assert outcome(tmp_path, text).findings == ()
+
+
+def test_a_checkpoint_of_which_the_block_was_moved_away_claims_nothing(tmp_path: Path) -> None:
+    """As vLLM 0.33.0 has decided it: the drafts of a decode reach over a hash unit, and the step before moved that."""
+    moved = outcome(tmp_path, MOVED_AWAY)
+    assert (moved.claims, moved.poisoned, moved.findings) == (3, 0, ())

@@ -59,6 +59,13 @@ def _rereads_past_a_block(options: Options, rules: Mapping[str, str]) -> bool:
     return options.enable_prefix_caching and options.speculative.multi_module and short
 
 
+def _tail_behind_a_draft(options: Options, rules: Mapping[str, str]) -> bool:
+    s = options.speculative
+    late = options.enable_prefix_caching and s.multi_module and s.prefill_lookahead > 1
+    tails = any(g.aligned and g.block_size > options.hash_unit for g in options.groups)
+    return late and tails and rules["partial_hit"] == "copied"
+
+
 def _decode_spans_a_unit(options: Options, rules: Mapping[str, str]) -> bool:
     wide = options.speculative.num_speculative_tokens >= options.hash_unit
     return bool(options.num_prefill_checkpoint_blocks) and wide and rules["checkpoint"] == "at-prefill-end"
@@ -145,9 +152,16 @@ DEPARTURES = (
         "unit has tokens, and one more, and a prompt ends with a recurrent block",
     ),
     Departure(
+        "speculative.multi_module",
+        _tail_behind_a_draft,
+        "releases from vLLM 0.29 on publish a prompt's tail behind its prefill, in a recurrent block wider than the "
+        "hash unit, and stop with an assertion where drafts reach past that block; here the step is decided",
+    ),
+    Departure(
         "num_prefill_checkpoint_blocks",
         _decode_spans_a_unit,
-        "releases from vLLM 0.30 on stop with an assertion where a decode and its drafts reach over a hash unit",
+        "releases from vLLM 0.30 on take a decode and its drafts that reach over a hash unit for a chunk that exports "
+        "a state, and stop with an assertion where it would be published past the last token whose hash is known",
     ),
     Departure(
         "long_prefill_token_threshold",

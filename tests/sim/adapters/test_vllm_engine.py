@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,22 @@ def test_what_the_worker_says_becomes_events_with_the_physical_model() -> None:
         ("unclaim", 2, "evict"),
         ("finish", "a"),
     ]
+
+
+@pytest.mark.parametrize(("blocks", "slot"), [(2, 0), (3, 5)])
+def test_a_hit_without_a_column_for_its_end_restores_no_slot(blocks: int, slot: int) -> None:
+    """vLLM 0.26 with external tokens: attention's own hit of 44 tokens counts, of which states have two columns."""
+    told: list[tuple[int, int]] = []
+
+    class Restores(Observer):
+        def restore(self, request: str, group: int, slot: int, column: int, offset: int, hits: Sequence[int]) -> None:
+            told.append((slot, offset))
+
+    with child() as engine:
+        live = scheduler(engine, Restores())
+        live.add(replace(ARRIVAL, segments=((1, 60),)), 0)
+        live._on_admit("a", 44, 0, False, [[9, 3], [5, blocks]], 0, [])
+    assert told == [(slot, 44)]
 
 
 def test_one_worker_serves_one_run_after_another() -> None:

@@ -87,7 +87,11 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "speculative": Speculative("mtp", 2, multi_module=True, hash_lookahead=False),
         },
     ),
-    "releases from vLLM 0.30 on stop": (
+    "releases from vLLM 0.29 on publish a prompt's tail": (
+        {"preset": "vllm-0.29.0", "speculative": Speculative("mtp", 2, multi_module=True)},
+        {"preset": "vllm-0.29.0", "speculative": Speculative("mtp", 1, multi_module=True)},
+    ),
+    "releases from vLLM 0.30 on take a decode": (
         {
             "groups": (Group("states", "recurrent", 4),),
             "preset": "vllm-0.32.0",
