@@ -581,7 +581,7 @@ workload:
     ("expect", "code", "told"),
     [
         (None, 1, "never ends, and the file expects nothing"),
-        ("{}", 1, "old: livelock"),
+        ("{}", 1, "never ends, and the file expects nothing"),
         ("{poisoned: 0, vacuous: nothing runs}", 1, "old: livelock"),
         ("{livelock: false}", 1, "old: livelock"),
         ("{livelock: true}", 0, "as expected"),
