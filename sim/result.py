@@ -234,8 +234,8 @@ class Result:
         """Whether everything ran and is as expected: no expectation failed, and where nothing is expected nothing is
         poisoned, no state is wrong or no number, and the run ends.
 
-        ``stateat check`` exits with 0 for it, unless nothing was judged. What an engine cannot express makes this false, for nobody knows; check
-        goes on, and counts it as skipped.
+        ``stateat check`` exits with 0 for it, unless nothing was judged. What an engine cannot express makes this
+        false, for nobody knows; check goes on, and counts it as skipped.
         """
         return not self.failures
 
