@@ -102,17 +102,25 @@ def _name_rules(page: mmap.mmap) -> None:
 def _keep_streams() -> None:
     """The streams get numbers of their own, so that closing 1 or 2 takes nothing away; what code writes to 1, or a
     program that it starts, goes to standard error: the other one is for results."""
-    from fcntl import F_DUPFD_CLOEXEC, fcntl
-
     for number, name in ((1, "stdout"), (2, "stderr")):
         below = getattr(sys, name)
         with suppress(OSError, AttributeError, ValueError):
             stream = open(  # noqa: SIM115 - as long as the process
-                fcntl(number, F_DUPFD_CLOEXEC, _HIGH), "w", encoding=below.encoding, errors=below.errors, buffering=1
+                _copied(number), "w", encoding=below.encoding, errors=below.errors, buffering=1
             )
             vars(sys)[name] = vars(sys)[f"__{name}__"] = stream
     with suppress(OSError):
         os.dup2(2, 1)
+
+
+def _copied(number: int) -> int:
+    """Another number of an open file, a high one where so many are allowed."""
+    from fcntl import F_DUPFD_CLOEXEC, fcntl
+
+    try:
+        return fcntl(number, F_DUPFD_CLOEXEC, _HIGH)
+    except OSError:
+        return os.dup(number)
 
 
 def _end_forks() -> None:
