@@ -63,7 +63,7 @@ def _tail_behind_a_draft(options: Options, rules: Mapping[str, str]) -> bool:
     s = options.speculative
     late = options.enable_prefix_caching and s.multi_module and s.prefill_lookahead > 1
     tails = any(g.aligned and g.block_size > options.hash_unit for g in options.groups)
-    return late and tails and rules["partial_hit"] == "copied"
+    return late and tails and rules["partial_hit"] == "copied" and GUARDS[rules["drafter_guard"]].drop(options)
 
 
 def _decode_spans_a_unit(options: Options, rules: Mapping[str, str]) -> bool:
@@ -154,8 +154,8 @@ DEPARTURES = (
     Departure(
         "speculative.multi_module",
         _tail_behind_a_draft,
-        "releases from vLLM 0.29 on publish a prompt's tail behind its prefill, in a recurrent block wider than the "
-        "hash unit, and stop with an assertion where drafts reach past that block; here the step is decided",
+        "where a drafter gives up a block of each hit, releases from vLLM 0.29 on publish a prompt's tail behind its "
+        "prefill, in a recurrent block wider than the hash unit, and stop with an assertion where drafts reach past it",
     ),
     Departure(
         "num_prefill_checkpoint_blocks",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "speculative": Speculative("mtp", 2, multi_module=True, hash_lookahead=False),
         },
     ),
+<<<<<<< HEAD
     "releases from vLLM 0.32 on stop": (
         {
             "groups": (Group("states", "recurrent", 16), Group("window", "full-attention", 16, sliding_window=8)),
@@ -88,6 +90,9 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         },
     ),
     "releases from vLLM 0.29 on publish a prompt's tail": (
+=======
+    "where a drafter gives up a block of each hit": (
+>>>>>>> wk-c
         {"preset": "vllm-0.29.0", "speculative": Speculative("mtp", 2, multi_module=True)},
         {"preset": "vllm-0.29.0", "speculative": Speculative("mtp", 1, multi_module=True)},
     ),
@@ -159,6 +164,27 @@ def test_a_budget_is_too_small_where_the_release_refuses_to_start(preset: str, r
             assert any("engine.max_num_batched_tokens: " in text for text in said) == (budget == least)
     alone = told(preset=preset, max_num_batched_tokens=1)
     assert not any("engine.max_num_batched_tokens: " in text for text in alone)
+
+
+@pytest.mark.parametrize(
+    ("preset", "speculative", "stops"),
+    [
+        # A prompt of 16 tokens in states of 8 and attention of 4: which of these servers have stopped.
+        ("vllm-0.29.0", {}, True),
+        ("vllm-0.32.0", {}, True),
+        ("vllm-0.33.0", {}, False),
+        ("vllm-0.33.0", {"hash_lookahead": False}, True),
+        ("vllm-0.33.0", {"hash_lookahead": False, "block_drop": False}, False),
+    ],
+)
+def test_a_tail_is_published_late_where_a_drafter_gives_up_a_block(
+    preset: str, speculative: dict[str, Any], stops: bool
+) -> None:
+    drafter = Speculative("mtp", 6, multi_module=True, **speculative)
+    said = told(
+        preset=preset, groups=(replace(ATTENTION, block_size=4), replace(STATES, block_size=8)), speculative=drafter
+    )
+    assert any("publish a prompt's tail behind its prefill" in text for text in said) == stops
 
 
 def test_the_docs_have_each_of_them() -> None:
