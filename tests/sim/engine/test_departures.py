@@ -74,7 +74,6 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "speculative": Speculative("mtp", 2, multi_module=True, hash_lookahead=False),
         },
     ),
-<<<<<<< HEAD
     "releases from vLLM 0.32 on stop": (
         {
             "groups": (Group("states", "recurrent", 16), Group("window", "full-attention", 16, sliding_window=8)),
@@ -89,10 +88,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "speculative": Speculative("mtp", 2, multi_module=True, hash_lookahead=False),
         },
     ),
-    "releases from vLLM 0.29 on publish a prompt's tail": (
-=======
     "where a drafter gives up a block of each hit": (
->>>>>>> wk-c
         {"preset": "vllm-0.29.0", "speculative": Speculative("mtp", 2, multi_module=True)},
         {"preset": "vllm-0.29.0", "speculative": Speculative("mtp", 1, multi_module=True)},
     ),
