@@ -142,7 +142,10 @@ def test_a_trace_that_is_not_here_is_no_bad_file(here: Path, monkeypatch: pytest
     (here / "some.yaml").write_text(SOME.replace("workload: {requests: [{id: a, prompt: [[1, 9]]}]}", trace))
     monkeypatch.setenv("STATEAT_SHARED", str(here / "nowhere"))
     assert run("list", "some.yaml").stdout.endswith("1 scenario file\n")
-    assert run("check", "some.yaml").exit_code == 0
+    assert run("check", "some.yaml", "refused.yaml").exit_code == 0
+    # Alone it is no pass either: nothing was judged.
+    alone = run("check", "some.yaml")
+    assert (alone.exit_code, "nothing was judged" in alone.stderr) == (2, True)
     (here / "nowhere").mkdir()
     assert run("list", "some.yaml").stdout.endswith("0 scenario files, 1 refused\n")
     assert run("check", "some.yaml").exit_code == 2
