@@ -16,8 +16,6 @@ from sim.engine.request import Request
 from sim.engine.scheduler import Scheduler
 from sim.engine.support import lacks
 
-DRAWN: dict[str, set[Any]] = {}
-
 
 @pytest.mark.parametrize("preset", PRESETS)
 @settings(max_examples=60)
@@ -26,22 +24,26 @@ def test_a_server_asks_for_what_its_release_has_and_ends_or_stands_still(preset:
     server = data.draw(servers(preset))
     assert not list(lacks(server.options, table(preset, {})))
     assert server.facts() == server.facts()
-    for part in (server.options, server.options.speculative):
-        for field in fields(part):
-            DRAWN.setdefault(field.name, set()).add(repr(getattr(part, field.name)))
-    for group in server.options.groups:
-        for field in fields(group):
-            DRAWN.setdefault(f"groups.{field.name}", set()).add(getattr(group, field.name))
 
 
 def test_every_option_is_drawn_or_said_to_be_left_out() -> None:
-    """After the draws above."""
-    if not DRAWN:
-        pytest.skip("needs the draws of the tests above")
+    drawn: dict[str, set[Any]] = {}
+
+    @settings(max_examples=600, phases=[Phase.generate])
+    @given(st.sampled_from(list(PRESETS)).flatmap(servers))
+    def draw(server: Server) -> None:
+        for part in (server.options, server.options.speculative):
+            for field in fields(part):
+                drawn.setdefault(field.name, set()).add(repr(getattr(part, field.name)))
+        for group in server.options.groups:
+            for field in fields(group):
+                drawn.setdefault(f"groups.{field.name}", set()).add(getattr(group, field.name))
+
+    draw()
     names = {f.name for f in (*fields(Options), *fields(Speculative))} - UNSAID - INERT
-    assert [name for name in sorted(names) if len(DRAWN[name]) < 2] == []
-    assert DRAWN["groups.mamba_cache_mode"] == {"align", "all"} and DRAWN["groups.eagle"] == {True, False}
-    assert {len(DRAWN[f"groups.{name}"]) > 1 for name in ("kind", "block_size", "sliding_window")} == {True}
+    assert [name for name in sorted(names) if len(drawn[name]) < 2] == []
+    assert drawn["groups.mamba_cache_mode"] == {"align", "all"} and drawn["groups.eagle"] == {True, False}
+    assert {len(drawn[f"groups.{name}"]) > 1 for name in ("kind", "block_size", "sliding_window")} == {True}
 
 
 def test_some_server_shows_whether_a_replay_is_charged_for_its_encoded_items(monkeypatch: pytest.MonkeyPatch) -> None:
