@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from sim.cache.fine import FINE_HITS
-from sim.engine.boundaries import BOUNDARIES
 from sim.engine.guard import GUARDS
 from sim.engine.options import Options
 from sim.engine.presets import table
@@ -82,15 +81,6 @@ def _window_past_hashes(options: Options, rules: Mapping[str, str]) -> bool:
     return windows and GUARDS[rules["drafter_guard"]].ahead(options) > 1
 
 
-def _tail_behind_its_block(options: Options, rules: Mapping[str, str]) -> bool:
-    """A prompt's tail is published so many tokens late that its request may have left the block."""
-    late, unit = options.speculative.prefill_lookahead - 1, options.hash_unit
-    inside = options.enable_prefix_caching and any(g.aligned and g.block_size > unit for g in options.groups)
-    follows = BOUNDARIES[rules["boundaries"]].tail_drops and GUARDS[rules["drafter_guard"]].drop(options)
-    # Where hits are finer than a block, a chunk that would end on that tail waits for ever, there and here.
-    return inside and follows and late > unit and not FINE_HITS[rules["fine_hits"]].on(options)
-
-
 def _no_budget(options: Options, rules: Mapping[str, str]) -> bool:
     s = options.speculative
     if not s.num_speculative_tokens:
@@ -144,12 +134,6 @@ DEPARTURES = (
         "speculative.multi_module",
         _window_past_hashes,
         "vLLM 0.33 stops with an error where a sliding window is looked up past the last token whose hash is known",
-    ),
-    Departure(
-        "speculative.multi_module",
-        _tail_behind_its_block,
-        "releases from vLLM 0.32 on stop with an assertion where a drafter that drops has more modules than a hash "
-        "unit has tokens, and one more, and a prompt ends with a recurrent block",
     ),
     Departure(
         "speculative.multi_module",

@@ -74,20 +74,6 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "speculative": Speculative("mtp", 2, multi_module=True, hash_lookahead=False),
         },
     ),
-    "releases from vLLM 0.32 on stop": (
-        {
-            "groups": (Group("states", "recurrent", 16), Group("window", "full-attention", 16, sliding_window=8)),
-            "preset": "vllm-0.33.0",
-            "prefix_match_unit": 1,
-            "speculative": Speculative("mtp", 3, multi_module=True, hash_lookahead=False),
-        },
-        {
-            "groups": (Group("states", "recurrent", 16), Group("window", "full-attention", 16, sliding_window=8)),
-            "preset": "vllm-0.33.0",
-            "prefix_match_unit": 1,
-            "speculative": Speculative("mtp", 2, multi_module=True, hash_lookahead=False),
-        },
-    ),
     "where a drafter gives up a block of each hit": (
         {"preset": "vllm-0.29.0", "speculative": Speculative("mtp", 2, multi_module=True)},
         {"preset": "vllm-0.29.0", "speculative": Speculative("mtp", 1, multi_module=True)},
