@@ -49,7 +49,8 @@ catalog: $(VENV)/package ## write scenarios/README.md from the heads of the file
 lint: $(VENV)/dev ## check format, lint and types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
-	@$(BIN)/mypy --strict sim oracle kernels
+	@mkdir -p build/types && ln -sfn ../.. build/types/stateat
+	@MYPYPATH=build/types $(BIN)/mypy --strict -p stateat.sim -p stateat.oracle -p stateat.kernels
 
 format: $(VENV)/dev ## format the code, mend what lint can mend, take outputs out of notebooks
 	@$(BIN)/ruff format .

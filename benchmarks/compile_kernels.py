@@ -29,7 +29,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from kernels import shapes, triton_states
+from stateat.kernels import shapes, triton_states
 
 TARGETS = {
     "sm_80": GPUTarget("cuda", 80, 32),

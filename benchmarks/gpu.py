@@ -98,7 +98,7 @@ class Bench:
 
     def real(self):
         """(label, shape, chunk)"""
-        from kernels import shapes
+        from stateat.kernels import shapes
 
         for family, preset, chunk in REAL:
             if self.only and family != self.only:
@@ -148,9 +148,9 @@ def correctness(bench, label, shape, form, chunk):
     """Part 1."""
     import numpy as np
 
-    from kernels import reference
-    from kernels.triton_states import states_at
-    from kernels.work import Work
+    from stateat.kernels import reference
+    from stateat.kernels.triton_states import states_at
+    from stateat.kernels.work import Work
 
     lengths = (0, 1, 9, 20) if bench.rehearse else (0, 1, 63, 200)
     works = [Work(tokens(n, n), tuple(sorted({0, n // 2, n}))) for n in lengths]
@@ -169,8 +169,8 @@ def correctness(bench, label, shape, form, chunk):
 
 def bits(bench, label, shape, form, chunk):
     """Part 2."""
-    from kernels.triton_states import states_at
-    from kernels.work import Work
+    from stateat.kernels.triton_states import states_at
+    from stateat.kernels.work import Work
 
     total = 2 * chunk + 3
 
@@ -194,7 +194,7 @@ def bits(bench, label, shape, form, chunk):
 
 def timed(bench, launch, least=0.2):
     """Median seconds of one launch."""
-    from kernels.triton_states import run
+    from stateat.kernels.triton_states import run
 
     if bench.rehearse:
         began = perf_counter()
@@ -235,8 +235,8 @@ def bandwidth(bench):
 
 def timing(bench, label, shape, form, chunk, requests, length, rates, sweep):
     """One row of part 3."""
-    from kernels.triton_states import prepare
-    from kernels.work import Work
+    from stateat.kernels.triton_states import prepare
+    from stateat.kernels.work import Work
 
     wants = tuple(sorted({max(length // 2, 1), length}))
     works = [Work(tokens(length, n), wants) for n in range(requests)]
@@ -285,7 +285,7 @@ def speed(bench, sweep):
 
 def sweep_tiles(bench, launch, label):
     """Tiles and warps other than the chosen ones, for the kernel of the recurrent component."""
-    from kernels import triton_states
+    from stateat.kernels import triton_states
 
     for number, (kernel, grid, arguments) in enumerate(launch.calls):
         if kernel.function is triton_states.conv_kernel:

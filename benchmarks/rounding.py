@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 
-from kernels.work import State, Work
-from oracle.numerics import relative_error
-from oracle.states import Arithmetic, Numeric, family
-from oracle.states.held import Held
-from sim.tokens import Tokens
+from stateat.kernels.work import State, Work
+from stateat.oracle.numerics import relative_error
+from stateat.oracle.states import Arithmetic, Numeric, family
+from stateat.oracle.states.held import Held
+from stateat.sim.tokens import Tokens
 
 LENGTH = 2048
 TOKENS = Tokens.generate(((3, LENGTH),), 0, 8)

@@ -8,9 +8,9 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from sim.scenario import load, runs
-from sim.simulate import drive
-from sim.workload.generate import arrivals
+from stateat.sim.run.simulate import drive
+from stateat.sim.scenario.load import load, runs
+from stateat.sim.workload.generate import arrivals
 
 
 def main() -> None:

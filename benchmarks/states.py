@@ -23,10 +23,10 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"
 import numpy as np
 import torch
 
-from kernels import inputs
-from kernels.backends import CHUNKED, states_at
-from kernels.shapes import Shape, shape
-from kernels.work import Work
+from stateat.kernels import inputs
+from stateat.kernels.backends import CHUNKED, states_at
+from stateat.kernels.shapes import Shape, shape
+from stateat.kernels.work import Work
 
 BATCH = 64
 ONE, MANY, NAIVE_MANY = 256, 64, 8

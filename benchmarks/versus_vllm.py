@@ -2,7 +2,7 @@
 
 First both decide the workload once, vLLM live through a pipe, and every chunk, hit, preemption and end is compared.
 Then timed runs alternate: vLLM in a process of its own, without pipe and listeners (``vllm_alone.py``), and
-``sim.simulate.drive``. Token ids are generated before the clock starts, for both.
+``stateat.sim.run.simulate.drive``. Token ids are generated before the clock starts, for both.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from time import perf_counter
 from typing import IO, Any
 from unittest.mock import patch
 
-from sim import tokens
-from sim.adapters.vllm import install
-from sim.adapters.vllm.answers import Answer
-from sim.adapters.vllm.engine import LiveScheduler
-from sim.adapters.vllm.process import WORKER, Child
-from sim.conform import Decisions
-from sim.engine.options import Options
-from sim.recording import options_of
-from sim.result import Outcome
-from sim.simulate import Make, drive
-from sim.workload import Arrival
+from stateat.sim import tokens
+from stateat.sim.adapters.vllm import install
+from stateat.sim.adapters.vllm.answers import Answer
+from stateat.sim.adapters.vllm.engine import LiveScheduler
+from stateat.sim.adapters.vllm.process import WORKER, Child
+from stateat.sim.conformance.compare import Decisions
+from stateat.sim.conformance.recording import options_of
+from stateat.sim.options import Options
+from stateat.sim.run.result import Outcome
+from stateat.sim.run.simulate import Make, drive
+from stateat.sim.workload import Arrival
 
 RELEASE = "0.32.0"
 REQUESTS = 500

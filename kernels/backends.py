@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from kernels import conv
-from kernels.rounding import round_state
-from kernels.shapes import Shape
-from kernels.work import State, Work, check, dtype, zero
+from stateat.kernels import conv
+from stateat.kernels.rounding import round_state
+from stateat.kernels.shapes import Shape
+from stateat.kernels.work import State, Work, check, dtype, zero
 
 BACKENDS = ("auto", "numpy", "torch", "triton")
 DEVICES = ("auto", "cpu", "cuda")
@@ -127,7 +127,7 @@ def states_at(
     if form == "chunked" and backend == "numpy":
         raise Unavailable("backend numpy has no chunked form; torch and triton have")
     if backend == "triton":
-        from kernels import triton_states
+        from stateat.kernels import triton_states
 
         return triton_states.states_at(shape, works, device=device, form=form, chunk=chunk)
     results = [[empty(shape) for _ in work.offsets] for work in works]
@@ -136,15 +136,15 @@ def states_at(
     if not shape.heads:
         return results
     if backend == "numpy":
-        from kernels import numpy_states
+        from stateat.kernels import numpy_states
 
         numpy_states.fill(shape, works, results)
     elif form == "sequential":
-        from kernels import torch_states
+        from stateat.kernels import torch_states
 
         torch_states.fill(shape, works, results, device)
     else:
-        from kernels import torch_chunked
+        from stateat.kernels import torch_chunked
 
         torch_chunked.fill(shape, works, results, device, chunk)
     return results

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kernels.draws import CONV, U32, key, scale_tokens
-from kernels.inputs import as_unit, draw
-from kernels.shapes import Shape
-from kernels.work import State, Work
+from stateat.kernels.draws import CONV, U32, key, scale_tokens
+from stateat.kernels.inputs import as_unit, draw
+from stateat.kernels.shapes import Shape
+from stateat.kernels.work import State, Work
 
 _KEYS: dict[tuple[int, int], U32] = {}
 

@@ -2,7 +2,7 @@
 
 A draw is a function of the token id and of a *key* that names layer, stream and entry; nothing is stored and
 no order matters. All arithmetic is on 32-bit unsigned integers with wrap-around. The mixer is ``lowbias32``
-(C. Wellons, "Prospecting for Hash Functions", 2018). :mod:`kernels.torch_draws` gives the same bits.
+(C. Wellons, "Prospecting for Hash Functions", 2018). :mod:`stateat.kernels.torch_draws` gives the same bits.
 """
 
 from __future__ import annotations

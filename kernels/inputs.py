@@ -1,4 +1,4 @@
-"""The inputs of each family (see :mod:`kernels.reference`) in float32, for many tokens and heads at once.
+"""The inputs of each family (see :mod:`stateat.kernels.reference`) in float32, for many tokens and heads at once.
 
 Layers are folded into *units*: unit u of a shape is head ``u % heads`` of layer ``u // heads`` (``selective-scan``: row
 ``u % rows``). The formulas are written once, for whatever array library a :class:`Source` draws with.
@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels.draws import BETA, GATE, KEY, U32, VALUE, B, key, mix_in_place, pace, scale_tokens
-from kernels.shapes import Shape
+from stateat.kernels.draws import BETA, GATE, KEY, U32, VALUE, B, key, mix_in_place, pace, scale_tokens
+from stateat.kernels.shapes import Shape
 
 Array = Any
 """Of NumPy or torch."""
@@ -204,7 +204,8 @@ class NumpySource:
 
 
 def draw(scaled: U32, keys: U32) -> U32:
-    """Mixed bits [*scaled.shape, keys] of scaled tokens (:func:`kernels.draws.scale_tokens`), block by block."""
+    """Mixed bits [*scaled.shape, keys] of scaled tokens (:func:`stateat.kernels.draws.scale_tokens`), block by
+    block."""
     out = np.empty((scaled.size, keys.size), np.uint32)
     step = max(1, BLOCK // max(keys.size, 1))
     scratch = np.empty((step, keys.size), np.uint32)
@@ -227,7 +228,7 @@ def _as_float(mixed: U32, scale: float) -> NDArray[np.float32]:
 
 
 def as_unit(mixed: U32) -> NDArray[np.float32]:
-    """:func:`kernels.draws.unit` in the memory of ``mixed``."""
+    """:func:`stateat.kernels.draws.unit` in the memory of ``mixed``."""
     drawn = _as_float(mixed, 2.0**-23)
     drawn -= np.float32(1)
     return drawn

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels import sequential
-from kernels.inputs import NumpySource
-from kernels.sequential import Step
-from kernels.shapes import Shape
-from kernels.work import State, Work
+from stateat.kernels import sequential
+from stateat.kernels.inputs import NumpySource
+from stateat.kernels.sequential import Step
+from stateat.kernels.shapes import Shape
+from stateat.kernels.work import State, Work
 
 Array = NDArray[Any]
 
@@ -69,7 +69,7 @@ def shaped(family: str, drawn: tuple[Any, ...], exp: Any) -> tuple[Any, ...]:
 
 
 class Numpy:
-    """NumPy as a :class:`kernels.sequential.Library`."""
+    """NumPy as a :class:`stateat.kernels.sequential.Library`."""
 
     def source(self, shape: Shape, tokens: NDArray[np.int64]) -> NumpySource:
         """Draws for tokens [A, B]."""
@@ -88,5 +88,5 @@ class Numpy:
         return list(zip(*shaped(family, drawn, np.exp), strict=True))
 
     def step(self, family: str) -> Step:
-        """See :class:`kernels.sequential.Library`."""
+        """See :class:`stateat.kernels.sequential.Library`."""
         return STEPS[family]

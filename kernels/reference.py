@@ -1,7 +1,7 @@
 """What the states of each family are: the recurrences in float64, token by token. For truth, not for speed.
 
-With h a head, c an entry of a vector, t a token, and draws as in :mod:`kernels.draws` of (token, key(layer, stream,
-index)):
+With h a head, c an entry of a vector, t a token, and draws as in :mod:`stateat.kernels.draws` of (token, key(layer,
+stream, index)):
 
 =============== =========== ==================== ================================================
 input           stream      index                value
@@ -19,8 +19,8 @@ A               -           -                    -(1 + h mod 16); selective-scan
 
 ``pace`` is 1 for even units and 2**-7 for odd ones, which so remember 128 times as many tokens. Head h takes the key
 (group) ``h // (heads // key_heads)``. The entries of ``ring`` are 64-bit integers
-(:func:`kernels.draws.wide`): keys, decays and writes made odd, values any. Its number of rows is even, so ``k.k`` is
-even and each step ``S -> a (S - b k (k.S))`` is invertible mod 2**64: two different states never become one.
+(:func:`stateat.kernels.draws.wide`): keys, decays and writes made odd, values any. Its number of rows is even, so
+``k.k`` is even and each step ``S -> a (S - b k (k.S))`` is invertible mod 2**64: two different states never become one.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels.draws import BETA, CONV, GATE, KEY, U64, VALUE, B, bits, half, key, pace, unit, wide
-from kernels.shapes import Shape
+from stateat.kernels.draws import BETA, CONV, GATE, KEY, U64, VALUE, B, bits, half, key, pace, unit, wide
+from stateat.kernels.shapes import Shape
 
 F64 = NDArray[np.float64]
 Array = NDArray[Any]

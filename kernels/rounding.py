@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels.draws import MASK, bits, half, key
-from kernels.work import State
+from stateat.kernels.draws import MASK, bits, half, key
+from stateat.kernels.work import State
 
 DTYPES = ("float32", "bfloat16", "float16")
 

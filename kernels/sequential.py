@@ -16,10 +16,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels import inputs
-from kernels.inputs import Array, Source
-from kernels.shapes import Shape
-from kernels.work import State, Work
+from stateat.kernels import inputs
+from stateat.kernels.inputs import Array, Source
+from stateat.kernels.shapes import Shape
+from stateat.kernels.work import State, Work
 
 STATE_BYTES = 1 << 20
 """Of the states of a tile."""
@@ -42,7 +42,8 @@ class Library(Protocol):
         """Copy a state out."""
 
     def per_token(self, family: str, drawn: tuple[Array, ...]) -> Sequence[tuple[Array, ...]]:
-        """The inputs [T, n, U, ...] of :mod:`kernels.inputs`, as what the step takes for each token, [n * U, ...]."""
+        """The inputs [T, n, U, ...] of :mod:`stateat.kernels.inputs`, as what the step takes for each token, [n *
+        U, ...]."""
 
     def step(self, family: str) -> Step:
         """Absorbs one token: changes states [n * U, ...] in place."""

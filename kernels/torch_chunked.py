@@ -21,11 +21,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from kernels import inputs
-from kernels.sequential import Tile, carried, length, tiles, unit_view
-from kernels.shapes import Shape
-from kernels.torch_states import Tensor, Torch, one_thread, tensor
-from kernels.work import State, Work
+from stateat.kernels import inputs
+from stateat.kernels.sequential import Tile, carried, length, tiles, unit_view
+from stateat.kernels.shapes import Shape
+from stateat.kernels.torch_states import Tensor, Torch, one_thread, tensor
+from stateat.kernels.work import State, Work
 
 STATE_BYTES = 1 << 20
 """Of the states of a tile."""

@@ -1,4 +1,4 @@
-"""The draws of :mod:`kernels.draws` with torch, bit for bit, on any device.
+"""The draws of :mod:`stateat.kernels.draws` with torch, bit for bit, on any device.
 
 torch has no unsigned 32-bit arithmetic everywhere, so bits are carried in int64 and masked.
 """
@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from kernels import draws
-from kernels.draws import MASK
-from kernels.inputs import stream_keys
-from kernels.shapes import Shape
+from stateat.kernels import draws
+from stateat.kernels.draws import MASK
+from stateat.kernels.inputs import stream_keys
+from stateat.kernels.shapes import Shape
 
 Tensor = Any
 """torch has no types here."""
@@ -40,17 +40,17 @@ def bits(tokens: Tensor, keys: Tensor) -> Tensor:
 
 
 def unit(drawn: Tensor) -> Tensor:
-    """In [-1, 1), as :func:`kernels.draws.unit`."""
+    """In [-1, 1), as :func:`stateat.kernels.draws.unit`."""
     return (drawn >> 8).to(torch.float32) * 2.0**-23 - 1
 
 
 def half(drawn: Tensor) -> Tensor:
-    """In [0, 1), as :func:`kernels.draws.half`."""
+    """In [0, 1), as :func:`stateat.kernels.draws.half`."""
     return (drawn >> 8).to(torch.float32) * 2.0**-24
 
 
 class TorchSource:
-    """Draws on a device, for tokens int64 [A, B]; a :class:`kernels.inputs.Source`."""
+    """Draws on a device, for tokens int64 [A, B]; a :class:`stateat.kernels.inputs.Source`."""
 
     def __init__(self, shape: Shape, tokens: NDArray[np.int64], device: str) -> None:
         self.shape = shape
@@ -62,18 +62,18 @@ class TorchSource:
         return bits(self.tokens, torch.from_numpy(keys).to(self.device))
 
     def unit(self, stream: int, first: int, last: int) -> Tensor:
-        """See :class:`kernels.inputs.Source`."""
+        """See :class:`stateat.kernels.inputs.Source`."""
         return unit(self._bits(stream, first, last))
 
     def half(self, stream: int, first: int, last: int) -> Tensor:
-        """See :class:`kernels.inputs.Source`."""
+        """See :class:`stateat.kernels.inputs.Source`."""
         return half(self._bits(stream, first, last))
 
     def wide(self, stream: int, first: int, last: int) -> Tensor:
-        """See :class:`kernels.inputs.Source`."""
+        """See :class:`stateat.kernels.inputs.Source`."""
         pairs = self._bits(stream, 2 * first, 2 * last)
         return pairs[..., ::2] | (pairs[..., 1::2] << 32)
 
     def constant(self, values: NDArray[Any]) -> Tensor:
-        """See :class:`kernels.inputs.Source`."""
+        """See :class:`stateat.kernels.inputs.Source`."""
         return torch.from_numpy(values).to(self.device)

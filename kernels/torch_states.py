@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from kernels import sequential
-from kernels.inputs import NumpySource, Source, total_sum
-from kernels.numpy_states import shaped
-from kernels.sequential import Step
-from kernels.shapes import Shape
-from kernels.torch_draws import TorchSource
-from kernels.work import State, Work
+from stateat.kernels import sequential
+from stateat.kernels.inputs import NumpySource, Source, total_sum
+from stateat.kernels.numpy_states import shaped
+from stateat.kernels.sequential import Step
+from stateat.kernels.shapes import Shape
+from stateat.kernels.torch_draws import TorchSource
+from stateat.kernels.work import State, Work
 
 Tensor = Any
 """torch has no types here."""
@@ -95,7 +95,7 @@ STEPS: dict[str, Step] = {"ring": _ring, "gated-delta": _delta, "kda": _delta, "
 
 
 class Torch:
-    """torch on one device as a :class:`kernels.sequential.Library`.
+    """torch on one device as a :class:`stateat.kernels.sequential.Library`.
 
     ``host``: NumPy, which is faster at both, draws and reads in the same memory; by default if the device is the CPU.
     """
@@ -127,7 +127,7 @@ class Torch:
         return list(zip(*parts, strict=True))
 
     def step(self, family: str) -> Step:
-        """See :class:`kernels.sequential.Library`."""
+        """See :class:`stateat.kernels.sequential.Library`."""
         step = STEPS[family]
         return _delta_on_device if step is _delta and not self.host else step
 

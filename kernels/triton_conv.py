@@ -1,7 +1,7 @@
 """Triton kernel of the convolution state, which every family with a convolution shares: its last inputs.
 
 A state is [W - 1, channels], oldest first. An input is one draw, so a state is gathered, not accumulated: no program
-walks along the tokens. Tables are those of :mod:`kernels.triton_plan`.
+walks along the tokens. Tables are those of :mod:`stateat.kernels.triton_plan`.
 """
 
 # mypy: disable-error-code="untyped-decorator, no-untyped-def"
@@ -10,7 +10,7 @@ walks along the tokens. Tables are those of :mod:`kernels.triton_plan`.
 import triton
 import triton.language as tl
 
-from kernels.triton_draws import CONV, mix, stream_key, token_seed, unit
+from stateat.kernels.triton_draws import CONV, mix, stream_key, token_seed, unit
 
 
 @triton.jit(do_not_specialize=["wants"])

@@ -2,7 +2,7 @@
 
 Formulas: gated delta rule, Yang et al. 2024 (arXiv:2412.06464); per-channel decay, Kimi Linear (arXiv:2510.26692); the
 chunk form solves the unit lower triangular system of the same paper. A state is [K, V]; a program holds all K rows of a
-tile of columns, since a column never needs another. Tables are those of :mod:`kernels.triton_plan`.
+tile of columns, since a column never needs another. Tables are those of :mod:`stateat.kernels.triton_plan`.
 """
 
 # mypy: disable-error-code="untyped-decorator, no-untyped-def"
@@ -11,7 +11,7 @@ tile of columns, since a column never needs another. Tables are those of :mod:`k
 import triton
 import triton.language as tl
 
-from kernels.triton_draws import BETA, GATE, KEY, VALUE, half, mix, pace, stream_key, token_seed, unit
+from stateat.kernels.triton_draws import BETA, GATE, KEY, VALUE, half, mix, pace, stream_key, token_seed, unit
 
 
 @triton.jit

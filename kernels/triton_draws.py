@@ -1,4 +1,4 @@
-"""The draws of :mod:`kernels.draws` as Triton functions: the same bits, computed where they are needed.
+"""The draws of :mod:`stateat.kernels.draws` as Triton functions: the same bits, computed where they are needed.
 
 A kernel reads token ids and nothing else of its inputs, so a launch moves states alone. All of it is 32-bit unsigned
 arithmetic that wraps; the two conversions to float32 are exact. Ids arrive as int32, which holds an id mod 2**32.
@@ -61,5 +61,5 @@ def wide(low, high):
 
 @triton.jit
 def pace(unit):
-    """1 for even units, 2**-7 for odd ones, float32: see :data:`kernels.draws.SLOW`."""
+    """1 for even units, 2**-7 for odd ones, float32: see :data:`stateat.kernels.draws.SLOW`."""
     return 1.0 / (1 + 127 * (unit % 2)).to(tl.float32)

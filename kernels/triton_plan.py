@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels.work import Work
+from stateat.kernels.work import Work
 
 I32 = NDArray[np.int32]
 I64 = NDArray[np.int64]

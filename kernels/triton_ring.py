@@ -1,7 +1,7 @@
 """Triton kernel of ``ring``: the gated delta rule on integers mod 2**64, exact in any order.
 
 A state is [K, V] int64, by its bits; a program holds all K rows of a tile of columns. Tables are those of
-:mod:`kernels.triton_plan`.
+:mod:`stateat.kernels.triton_plan`.
 """
 
 # mypy: disable-error-code="untyped-decorator, no-untyped-def"
@@ -10,7 +10,7 @@ A state is [K, V] int64, by its bits; a program holds all K rows of a tile of co
 import triton
 import triton.language as tl
 
-from kernels.triton_draws import BETA, GATE, KEY, VALUE, mix, stream_key, token_seed, wide
+from stateat.kernels.triton_draws import BETA, GATE, KEY, VALUE, mix, stream_key, token_seed, wide
 
 
 @triton.jit(do_not_specialize=["requests"])

@@ -1,7 +1,7 @@
 """Triton kernels of state space models: ``ssd`` token by token and in chunks, ``selective-scan`` token by token.
 
 Formulas: SSD, Dao and Gu 2024 (arXiv:2405.21060); selective scan, Gu and Dao 2023 (arXiv:2312.00752). No entry of a
-state needs another, so a program holds a tile of rows. Tables are those of :mod:`kernels.triton_plan`.
+state needs another, so a program holds a tile of rows. Tables are those of :mod:`stateat.kernels.triton_plan`.
 """
 
 # mypy: disable-error-code="untyped-decorator, no-untyped-def"
@@ -10,7 +10,7 @@ state needs another, so a program holds a tile of rows. Tables are those of :mod
 import triton
 import triton.language as tl
 
-from kernels.triton_draws import GATE, INPUT, VALUE, half, mix, pace, stream_key, token_seed, unit
+from stateat.kernels.triton_draws import GATE, INPUT, VALUE, half, mix, pace, stream_key, token_seed, unit
 
 
 @triton.jit

@@ -19,13 +19,13 @@ import numpy as np
 import torch
 import triton
 
-from kernels.shapes import Shape
-from kernels.triton_conv import conv_kernel
-from kernels.triton_delta import delta_chunk_kernel, delta_kernel
-from kernels.triton_plan import I32, Ragged, ragged, steps, stops
-from kernels.triton_ring import ring_kernel
-from kernels.triton_ssm import ssd_chunk_kernel, ssm_kernel
-from kernels.work import State, Work, check, dtype
+from stateat.kernels.shapes import Shape
+from stateat.kernels.triton_conv import conv_kernel
+from stateat.kernels.triton_delta import delta_chunk_kernel, delta_kernel
+from stateat.kernels.triton_plan import I32, Ragged, ragged, steps, stops
+from stateat.kernels.triton_ring import ring_kernel
+from stateat.kernels.triton_ssm import ssd_chunk_kernel, ssm_kernel
+from stateat.kernels.work import State, Work, check, dtype
 
 CHUNKED = ("gated-delta", "kda", "ssd")
 """Families that have a chunked kernel."""

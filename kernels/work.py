@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels.shapes import Shape
+from stateat.kernels.shapes import Shape
 
 State = dict[str, NDArray[Any]]
 """Component name to array, float32 (``ring``: uint64); the shapes are :attr:`Shape.components`."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from oracle.evidence import Evidence
-from sim.events import Severity
+from stateat.oracle.evidence import Evidence
+from stateat.sim.events import Severity
 
 
 @dataclass(slots=True)

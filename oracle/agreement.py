@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oracle.claims import Claims
-from oracle.evidence import Evidence
-from sim.events import Severity
+from stateat.oracle.claims import Claims
+from stateat.oracle.evidence import Evidence
+from stateat.sim.events import Severity
 
 
 def check_agreement(

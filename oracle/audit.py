@@ -10,22 +10,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from oracle.acceptance import Acceptance
-from oracle.agreement import check_agreement
-from oracle.chunks import check_shape, check_start
-from oracle.claims import Claims
-from oracle.custody import Custody
-from oracle.evidence import Evidence
-from oracle.grid import check_grid
-from oracle.liveness import check_progress
-from oracle.lockstep import Lockstep
-from oracle.numerics import Numerics
-from oracle.reads import Reads
-from oracle.slots import UNHEARD, UNKNOWN, Content
-from oracle.states import Digest, Family
-from oracle.states.numeric import Numeric
-from sim.events import NULL, CopyKind, Finding, Group, Observer, Write
-from sim.tokens import Segments, Spans
+from stateat.oracle.acceptance import Acceptance
+from stateat.oracle.agreement import check_agreement
+from stateat.oracle.chunks import check_shape, check_start
+from stateat.oracle.claims import Claims
+from stateat.oracle.custody import Custody
+from stateat.oracle.evidence import Evidence
+from stateat.oracle.grid import check_grid
+from stateat.oracle.liveness import check_progress
+from stateat.oracle.lockstep import Lockstep
+from stateat.oracle.numerics import Numerics
+from stateat.oracle.reads import Reads
+from stateat.oracle.slots import UNHEARD, UNKNOWN, Content
+from stateat.oracle.states import Digest, Family
+from stateat.oracle.states.numeric import Numeric
+from stateat.sim.events import NULL, CopyKind, Finding, Group, Observer, Write
+from stateat.sim.tokens import Segments, Spans
 
 
 class Auditor(Observer):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from oracle.evidence import Evidence
-from oracle.records import Seen
-from sim.events import Severity
+from stateat.oracle.evidence import Evidence
+from stateat.oracle.records import Seen
+from stateat.sim.events import Severity
 
 CAUSES = ("partial-tail", "junction", "checkpoint", "look-ahead", "encoder", "snapshot-point")
 """Stops off the grid that a chunk may have before the prefill's end (I2)."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from oracle.evidence import Evidence
-from oracle.lockstep import Lockstep
-from oracle.numerics import Check, Numerics
-from oracle.reach import Reach
-from oracle.records import Claimed
-from oracle.slots import Content
-from sim.events import Holding
+from stateat.oracle.evidence import Evidence
+from stateat.oracle.lockstep import Lockstep
+from stateat.oracle.numerics import Check, Numerics
+from stateat.oracle.reach import Reach
+from stateat.oracle.records import Claimed
+from stateat.oracle.slots import Content
+from stateat.sim.events import Holding
 
 Awaiting = Callable[[int], Iterable[str]]
 """Requests that are to start from a slot, and have not read it yet."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from oracle.lineage import Draft
-from oracle.records import Claimed, Now
-from oracle.slots import Content
-from sim.events import CopyKind, Group, Severity, Write
+from stateat.oracle.lineage import Draft
+from stateat.oracle.records import Claimed, Now
+from stateat.oracle.slots import Content
+from stateat.sim.events import CopyKind, Group, Severity, Write
 
 Holds = Callable[[int, Claimed], bool]
 """Whether a slot holds what a claim says."""

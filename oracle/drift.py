@@ -1,7 +1,8 @@
 """How wrong an output gets: a request continued from the true state of its prefix, and from what a slot really holds.
 
 Keys and values of the attention layers are those of the whole prefix in both continuations (attention blocks are
-right in this fault); only the recurrent and convolution states differ. The model is that of :mod:`oracle.hybrid`.
+right in this fault); only the recurrent and convolution states differ. The model is that of
+:mod:`stateat.oracle.hybrid`.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from oracle.hybrid import F32, RECURRENT, Memory, Model, Recurrent, build, consume, empty
-from sim.tokens import Ids
+from stateat.oracle.hybrid import F32, RECURRENT, Memory, Model, Recurrent, build, consume, empty
+from stateat.sim.tokens import Ids
 
 MAX_TOKENS = 16_384
 """Of a prompt: about a millisecond a token, and attention grows with the square."""

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from oracle.lineage import Draft, Lineage
-from oracle.records import Counts, Now, Seen
-from oracle.slots import Content, Slots
-from oracle.states import Family
-from oracle.verdict import Verdict, judge
-from sim.events import Group, Severity
-from sim.tokens import Segments, Spans, Tokens
+from stateat.oracle.lineage import Draft, Lineage
+from stateat.oracle.records import Counts, Now, Seen
+from stateat.oracle.slots import Content, Slots
+from stateat.oracle.states import Family
+from stateat.oracle.verdict import Verdict, judge
+from stateat.sim.events import Group, Severity
+from stateat.sim.tokens import Segments, Spans, Tokens
 
 
 class Evidence:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from oracle.evidence import Evidence
-from sim.events import Group, Severity
+from stateat.oracle.evidence import Evidence
+from stateat.sim.events import Group, Severity
 
 COMPONENTS = {"grid": "the split aligns to", "seed_block": "the worker counts columns in"}
 """Options in force that say in which blocks somebody counts; None or absent: in the group's own, or unknown."""

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.tokens import Ids
+from stateat.sim.tokens import Ids
 
 F32 = NDArray[np.float32]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sim.events import Finding, Severity, Write
+from stateat.sim.events import Finding, Severity, Write
 
 
 @dataclass(slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from oracle.evidence import Evidence
-from sim.events import Severity
+from stateat.oracle.evidence import Evidence
+from stateat.sim.events import Severity
 
 
 def check_progress(evidence: Evidence, ended: Container[str], steps: int, time_us: int) -> None:

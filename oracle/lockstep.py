@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from oracle.evidence import Evidence
-from oracle.records import Claimed, Seen
-from oracle.slots import Content
-from sim.events import Holding
-from sim.tokens import Tokens
+from stateat.oracle.evidence import Evidence
+from stateat.oracle.records import Claimed, Seen
+from stateat.oracle.slots import Content
+from stateat.sim.events import Holding
+from stateat.sim.tokens import Tokens
 
 Window = tuple[int, ...]
 """Ids of the tokens whose inputs are kept, the last one last; shorter near the start of a sequence."""

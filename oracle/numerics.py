@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kernels.work import State, Work, zero
-from oracle.lineage import Draft, Lineage
-from oracle.states.held import Held, Node
-from oracle.states.numeric import Numeric
-from sim.events import Holding, Severity
+from stateat.kernels.work import State, Work, zero
+from stateat.oracle.lineage import Draft, Lineage
+from stateat.oracle.states.held import Held, Node
+from stateat.oracle.states.numeric import Numeric
+from stateat.sim.events import Holding, Severity
 
 PENDING = 512
 """Checks that wait, at most."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from oracle.evidence import Evidence
-from oracle.records import Seen
+from stateat.oracle.evidence import Evidence
+from stateat.oracle.records import Seen
 
 
 class Reach:

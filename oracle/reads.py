@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from oracle.evidence import Evidence
-from oracle.numerics import Check, Numerics
-from oracle.records import Seen
-from oracle.slots import Content
-from sim.events import NULL, Holding
+from stateat.oracle.evidence import Evidence
+from stateat.oracle.numerics import Check, Numerics
+from stateat.oracle.records import Seen
+from stateat.oracle.slots import Content
+from stateat.sim.events import NULL, Holding
 
 
 class Reads:

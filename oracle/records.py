@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from sim.tokens import Tokens
+from stateat.sim.tokens import Tokens
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sim.events import NULL, Write
+from stateat.sim.events import NULL, Write
 
 UNKNOWN = -1
 """Absorbed count of a state that was advanced from a slot without content."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from oracle.slots import Content
-from oracle.states import Family
-from sim.events import Holding
-from sim.tokens import Tokens
+from stateat.oracle.slots import Content
+from stateat.oracle.states import Family
+from stateat.sim.events import Holding
+from stateat.sim.tokens import Tokens
 
 TokensOf = Callable[[str], Tokens | None]
 """The tokens of a request; None where nobody has heard of it."""

@@ -1,7 +1,7 @@
-"""What a program or a notebook calls; also at the top of the package: ``sim.replay``.
+"""What a program or a notebook calls; also at the top of the package: ``stateat.replay``.
 
->>> import sim
->>> result = sim.replay("scenarios/seeds/s02-anatomy.yaml")
+>>> import stateat
+>>> result = stateat.replay("scenarios/seeds/s02-anatomy.yaml")
 >>> result.variants["old gate"].poisoned
 1
 """
@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from warnings import warn
 
-from sim.arguments import names, path, table, text, whole
-from sim.errors import DepartureWarning
-from sim.result import Result
-from sim.scenario import Run, Scenario, load, warned
-from sim.stats import paired, rates, wilson
+from stateat.sim.arguments import names, path, table, text, whole
+from stateat.sim.errors import DepartureWarning
+from stateat.sim.run.result import Result
+from stateat.sim.scenario.load import Run, Scenario, load, warned
+from stateat.sim.sweeps.stats import paired, rates, wilson
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,15 +54,15 @@ def replay(
     Whether all came out well is ``result.ok``. A variant that could not be run (an engine that crashes, a rule that
     raises) is in ``result.not_run``, and the others have their outcomes; where none has, the error is raised.
 
-    Warns (:class:`sim.errors.DepartureWarning`) of options with which a preset is known not to decide as its release.
-    Raises :class:`sim.errors.StateatError`: its message names the file, line and key.
+    Warns (:class:`stateat.sim.errors.DepartureWarning`) of options with which a preset is known not to decide as
+    its release. Raises :class:`stateat.sim.errors.StateatError`: its message names the file, line and key.
     """
-    from sim.adapters.vllm.fleet import Fleet
-    from sim.columns import Columns
-    from sim.engine.rules import named
-    from sim.result import Outcome
-    from sim.simulate import replay as run_all
-    from sim.simulate import simulate
+    from stateat.sim.adapters.vllm.fleet import Fleet
+    from stateat.sim.releases.rules import named
+    from stateat.sim.run.recorder import Columns
+    from stateat.sim.run.result import Outcome
+    from stateat.sim.run.simulate import replay as run_all
+    from stateat.sim.run.simulate import simulate
 
     only, engines = _chosen(variants), names("engine", engine)
     overrides = {name: named(name, value) for name, value in table("rules", {} if rules is None else rules).items()}
@@ -120,12 +120,12 @@ def sweep(
     than 10,000 runs are meant. ``restart``: discard the runs of another plan. ``allow_code``: it may name rules as
     ``module:Class``, which are imported.
 
-    Raises :class:`sim.errors.StateatError`; a run that fails is a row with its error.
+    Raises :class:`stateat.sim.errors.StateatError`; a run that fails is a row with its error.
     """
-    from sim.sweeps.execute import LIMIT, execute
-    from sim.sweeps.pool import MAX_JOBS, Pool
-    from sim.sweeps.read import read
-    from sim.sweeps.table import check_out
+    from stateat.sim.sweeps.execute import LIMIT, execute
+    from stateat.sim.sweeps.pool import MAX_JOBS, Pool
+    from stateat.sim.sweeps.read import read
+    from stateat.sim.sweeps.table import check_out
 
     table_file = None if out is None else path("out", out)
     pool = Pool(

@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from sim.errors import InputError
-from sim.inputs import shown
+from stateat.sim.errors import InputError
+from stateat.sim.inputs import shown
 
 
 def refuse(what: str, value: object, allowed: str) -> NoReturn:

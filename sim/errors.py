@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.printable import printable
+from stateat.sim.printable import printable
 
 STOP = 128
 """The exit code from which on git bisect gives up: it is nobody's commit that is at fault."""

@@ -22,7 +22,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, Self
 
-from sim.tokens import Segments, Spans
+from stateat.sim.tokens import Segments, Spans
 
 NULL = 0
 """The null block: what a column without a slot names. It is handed to nobody, and holds a zero state."""

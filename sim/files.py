@@ -12,7 +12,7 @@ from errno import ENOSYS
 from itertools import count
 from pathlib import Path
 
-from sim.errors import InputError
+from stateat.sim.errors import InputError
 
 
 def real(path: Path) -> Path:

@@ -16,8 +16,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from sim.errors import InputError
-from sim.printable import short
+from stateat.sim.errors import InputError
+from stateat.sim.printable import short
 
 MAX_DOCUMENT = 4 * 2**20
 """Bytes of a scenario, a sweep or a model's config."""

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from sim.inputs import shown
+from stateat.sim.inputs import shown
 
 MAX_BLOCK_SIZE = 2**20
 """Tokens in a block of a group."""

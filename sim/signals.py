@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sim.errors import Stopped
+from stateat.sim.errors import Stopped
 
 NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 INTERRUPTED = "stateat: interrupted; nothing was written"

@@ -9,9 +9,9 @@ from hypothesis import Phase, assume, event, find, given, settings
 from hypothesis import strategies as st
 from worlds import Padded, World, worlds
 
-from sim.engine import presets
-from sim.result import Outcome
-from sim.simulate import drive
+from stateat.sim.releases import presets
+from stateat.sim.run.result import Outcome
+from stateat.sim.run.simulate import drive
 
 FIRST = settings(max_examples=3000, derandomize=True, database=None, phases=[Phase.generate])
 FORGETFUL = ("row-indexed", "one-too-many", "never-rolled-back", "shared-count", "plain-restarts")

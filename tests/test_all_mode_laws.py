@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, Phase, assume, find, given, settings
 from hypothesis import strategies as st
 from worlds import Padded, World, worlds
 
-from sim.engine import presets
-from sim.engine.options import Options, Speculative
-from sim.events import Group, Observer
-from sim.result import Outcome
-from sim.simulate import drive
-from sim.workload import Arrival
+from stateat.sim.events import Group, Observer
+from stateat.sim.options import Options, Speculative
+from stateat.sim.releases import presets
+from stateat.sim.run.result import Outcome
+from stateat.sim.run.simulate import drive
+from stateat.sim.workload import Arrival
 
 WITH_ALL_MODE = [name for name, values in presets.PRESETS.items() if values["kernel"] == "align-and-all"]
 FIRST = settings(max_examples=5000, derandomize=True, database=None, phases=[Phase.generate])

@@ -10,15 +10,15 @@ from hypothesis import Phase, assume, event, find, given, settings
 from hypothesis import strategies as st
 from worlds import Padded, World, worlds
 
-from sim.cache.manager import KVCache
-from sim.engine import presets
-from sim.engine.options import Offload, Options, Speculative
-from sim.engine.rules import RULES
-from sim.events import Group
-from sim.result import Outcome
-from sim.scenario import load, runs
-from sim.simulate import drive, simulate
-from sim.workload import Arrival
+from stateat.sim.cache.manager import KVCache
+from stateat.sim.events import Group
+from stateat.sim.options import Offload, Options, Speculative
+from stateat.sim.releases import presets
+from stateat.sim.releases.rules import RULES
+from stateat.sim.run.result import Outcome
+from stateat.sim.run.simulate import drive, simulate
+from stateat.sim.scenario.load import load, runs
+from stateat.sim.workload import Arrival
 
 FIRST = settings(max_examples=5000, derandomize=True, database=None, phases=[Phase.generate])
 CLEAN = (

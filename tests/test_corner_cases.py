@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sim.result import Outcome
-from sim.scenario import load
-from sim.simulate import simulate
+from stateat.sim.run.result import Outcome
+from stateat.sim.run.simulate import simulate
+from stateat.sim.scenario.load import load
 
 SLOTS = """
   groups: [{name: g0, kind: recurrent, block_size: 4}]

@@ -22,20 +22,20 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from sim.api import sweep
-from sim.engine.options import METHODS
-from sim.engine.presets import PRESETS
-from sim.engine.rules import RULES
-from sim.engine.split import Chunk
-from sim.events import EVENTS
-from sim.geometry.families import FAMILIES, MODEL_TYPES
-from sim.geometry.named import NAMED
-from sim.geometry.releases import ALL_MODE, SIZING
-from sim.geometry_cli import geometry
-from sim.scenario import load
-from sim.scenario_models import INVARIANTS, MECHANISMS, File, Whole
-from sim.simulate import audit, replay
-from sim.truth import STATES
+from stateat.sim.api import sweep
+from stateat.sim.cli.geometry import geometry
+from stateat.sim.events import EVENTS
+from stateat.sim.geometry.families import FAMILIES, MODEL_TYPES
+from stateat.sim.geometry.named import NAMED
+from stateat.sim.geometry.releases import ALL_MODE, SIZING
+from stateat.sim.options import METHODS
+from stateat.sim.releases.presets import PRESETS
+from stateat.sim.releases.rules import RULES
+from stateat.sim.rules.split import Chunk
+from stateat.sim.run.simulate import audit, replay
+from stateat.sim.scenario.load import load
+from stateat.sim.scenario.models import INVARIANTS, MECHANISMS, File, Whole
+from stateat.sim.scenario.truth import STATES
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -83,7 +83,7 @@ def run(line: str, build: Path) -> tuple[int, list[str]]:
     """A command line in the repository root, `build/` being another folder: its status and all that it prints."""
     tool = build / "bin" / "stateat"
     tool.parent.mkdir(parents=True, exist_ok=True)
-    main = "import sys; from sim.cli import main; main(prog_name='stateat')"
+    main = "import sys; from stateat.sim.cli.main import main; main(prog_name='stateat')"
     tool.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -c "{main}" "$@"\n')
     tool.chmod(0o755)
     given = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "COV"))}

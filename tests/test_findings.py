@@ -10,7 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from sim.cli import main
+from stateat.sim.cli.main import main
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = (ROOT / "docs" / "findings.md").read_text()

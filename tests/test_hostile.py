@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from sim.engine.options import Options, Speculative
-from sim.events import Group
-from sim.result import Outcome
-from sim.simulate import drive
-from sim.workload import Arrival
+from stateat.sim.events import Group
+from stateat.sim.options import Options, Speculative
+from stateat.sim.run.result import Outcome
+from stateat.sim.run.simulate import drive
+from stateat.sim.workload import Arrival
 
 RECURRENT = (Group("g", "recurrent", 64),)
 

@@ -15,18 +15,24 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("sim", "oracle", "kernels")
+FOLDERS = ("sim", "oracle", "kernels")
+PACKAGES = ("stateat",)
 WORKER = ROOT / "sim" / "adapters" / "vllm_worker.py"
 """Never imported by us: another Python runs it, beside vLLM."""
-FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py") if path != WORKER)
+FILES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py") if path != WORKER)
 
-MEETING_PLACE = ("sim.events", "sim.tokens")
+MEETING_PLACE = ("stateat.sim.events", "stateat.sim.tokens")
 """All of `sim` that `oracle` may know."""
 
 HEAVY = ("torch", "triton", "pandas", "matplotlib", "scipy", "joblib", "pyarrow", "vllm")
 """What `stateat --help` and a digest run do not load."""
 
-STOPWATCHES = ("sim.report.progress", "sim.check_cli", "sim.simulate", "sim.watch")
+STOPWATCHES = (
+    "stateat.sim.report.terminal.progress",
+    "stateat.sim.cli.check",
+    "stateat.sim.run.simulate",
+    "stateat.sim.cli.watch",
+)
 """The modules that may tell a person how long something took, or wait for a process."""
 
 ELAPSED = {f"time.{name}{ns}" for name in ("perf_counter", "monotonic", "process_time") for ns in ("", "_ns")}
@@ -40,7 +46,7 @@ SEEDED = ("Generator", "BitGenerator", "PCG64", "Philox", "SeedSequence", "defau
 
 def module_of(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    return ".".join(("stateat", *(parts[:-1] if parts[-1] == "__init__" else parts)))
 
 
 def within(name: str, *packages: str) -> bool:
@@ -50,7 +56,7 @@ def within(name: str, *packages: str) -> bool:
 def imports(source: str) -> Iterator[tuple[int, str, str]]:
     """Line, local name and full dotted name of every import, wherever it stands.
 
-    What is imported from a module counts as that module's attribute: `from sim import events` is `sim.events`.
+    What is imported from a module counts as that module's attribute: `from sim import events` is `stateat.sim.events`.
     """
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -73,24 +79,26 @@ def wrong_directions(module: str, source: str) -> list[str]:
     """The imports of a module that go against the design."""
     wrong = []
     for line, _, name in imports(source):
-        if name.startswith("."):
+        if within(name, *FOLDERS):
+            why = "our packages have one name, stateat"
+        elif name.startswith("."):
             why = "relative imports hide their direction"
         elif within(name, "vllm"):
             why = "vLLM is never imported"
         elif not within(name, *PACKAGES):
             continue
-        elif within(module, "kernels") and not within(name, "kernels"):
+        elif within(module, "stateat.kernels") and not within(name, "stateat.kernels"):
             why = "kernels knows neither sim nor oracle"
-        elif within(module, "oracle") and within(name, "sim") and not within(name, *MEETING_PLACE):
-            why = "of sim, oracle knows sim.events and sim.tokens"
-        elif within(module, "sim") and within(name, "oracle") and module != "sim.simulate":
-            why = "of sim, only sim.simulate knows oracle"
-        elif module == "sim":
-            if within(name, "sim.api"):
+        elif within(module, "stateat.oracle") and within(name, "stateat.sim") and not within(name, *MEETING_PLACE):
+            why = "of sim, oracle knows stateat.sim.events and stateat.sim.tokens"
+        elif within(module, "stateat.sim") and within(name, "stateat.oracle") and module != "stateat.sim.run.simulate":
+            why = "of sim, only stateat.sim.run.simulate knows oracle"
+        elif module == "stateat":
+            if within(name, "stateat.sim.api"):
                 continue
-            why = "sim's own module is loaded with sim.events: of ours it knows sim.api, and loads it when asked"
-        elif module in MEETING_PLACE and not (module == "sim.events" and within(name, "sim.tokens")):
-            why = "sim.events may import sim.tokens, and sim.tokens nothing of ours"
+            why = "loaded with whatever is imported of ours: it knows stateat.sim.api, and loads it when asked"
+        elif module in MEETING_PLACE and not (module == "stateat.sim.events" and within(name, "stateat.sim.tokens")):
+            why = "stateat.sim.events may import stateat.sim.tokens, and stateat.sim.tokens nothing of ours"
         else:
             continue
         wrong.append(f"{module}:{line}: imports {name}: {why}")
@@ -175,26 +183,31 @@ def test_imports_go_one_way(path: Path) -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("kernels.numpy", "import sim"),
-        ("kernels.numpy", "from oracle.states import digest"),
-        ("oracle.audit", "import sim"),
-        ("oracle.audit", "from sim import *"),
-        ("oracle.audit", "from sim import events, engine"),
-        ("oracle.audit", "import sim.events_and_more"),
-        ("oracle.audit", "def late():\n    from sim.engine.options import Options"),
-        ("oracle.audit", "import importlib\nimportlib.import_module('sim.worker')"),
-        ("oracle.audit", "__import__('sim.worker')"),
-        ("oracle.audit", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import sim.worker"),
-        ("oracle.audit", "from . import slots"),
-        ("sim.engine", "from oracle import audit"),
-        ("sim.replays", "import oracle"),
-        ("sim.report.table", "class A:\n    import oracle.audit as audit"),
-        ("sim", "from sim.simulate import replay"),
-        ("sim.events", "from sim.errors import InputError"),
-        ("sim.events", "import kernels"),
-        ("sim.tokens", "import sim.events"),
-        ("sim.adapters.vllm", "import vllm"),
-        ("sim.simulate", "try:\n    from vllm.v1.core import sched\nexcept ImportError:\n    pass"),
+        ("stateat.kernels.numpy", "import stateat.sim"),
+        ("stateat.kernels.numpy", "from stateat.oracle.states import digest"),
+        ("stateat.oracle.audit", "import stateat.sim"),
+        ("stateat.oracle.audit", "from stateat.sim import *"),
+        ("stateat.oracle.audit", "from stateat.sim import events, engine"),
+        ("stateat.oracle.audit", "import stateat.sim.events_and_more"),
+        ("stateat.oracle.audit", "def late():\n    from stateat.sim.options import Options"),
+        ("stateat.oracle.audit", "import importlib\nimportlib.import_module('stateat.sim.worker.worker')"),
+        ("stateat.oracle.audit", "__import__('stateat.sim.worker.worker')"),
+        (
+            "stateat.oracle.audit",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import stateat.sim.worker.worker",
+        ),
+        ("stateat.oracle.audit", "from . import slots"),
+        ("stateat.sim.engine", "from stateat.oracle import audit"),
+        ("stateat.sim.replays", "import stateat.oracle"),
+        ("stateat.sim.report.terminal.table", "class A:\n    import stateat.oracle.audit as audit"),
+        ("stateat", "from stateat.sim.run.simulate import replay"),
+        ("stateat.sim.events", "from stateat.sim.errors import InputError"),
+        ("stateat.sim.events", "import stateat.kernels"),
+        ("stateat.sim.tokens", "import stateat.sim.events"),
+        ("stateat.sim.adapters.vllm", "import vllm"),
+        ("stateat.sim.api", "from sim.events import Finding"),
+        ("stateat.sim.api", "import kernels"),
+        ("stateat.sim.run.simulate", "try:\n    from vllm.v1.core import sched\nexcept ImportError:\n    pass"),
     ],
 )
 def test_a_wrong_direction_is_seen(module: str, source: str) -> None:
@@ -204,15 +217,16 @@ def test_a_wrong_direction_is_seen(module: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("kernels.torch", "import torch\nfrom kernels import numpy"),
+        ("stateat.kernels.torch", "import torch\nfrom stateat.kernels import numpy"),
         (
-            "oracle.audit",
-            "import kernels\nfrom sim import events, tokens\nfrom sim.events import Finding\nimport oracle.slots",
+            "stateat.oracle.audit",
+            "import stateat.kernels\nfrom stateat.sim import events, tokens\n"
+            "from stateat.sim.events import Finding\nimport stateat.oracle.slots",
         ),
-        ("sim.simulate", "from oracle.audit import Audit\nimport sim.loop"),
-        ("sim", "def late():\n    from sim.api import replay"),
-        ("sim.events", "from sim.tokens import Segments"),
-        ("sim.adapters.vllm", "import sim.adapters.vllm_child\nimport vllmish"),
+        ("stateat.sim.run.simulate", "from stateat.oracle.audit import Audit\nimport stateat.sim.run.clock"),
+        ("stateat", "def late():\n    from stateat.sim.api import replay"),
+        ("stateat.sim.events", "from stateat.sim.tokens import Segments"),
+        ("stateat.sim.adapters.vllm", "import stateat.sim.adapters.vllm_child\nimport vllmish"),
     ],
 )
 def test_a_right_direction_is_let_through(module: str, source: str) -> None:
@@ -250,19 +264,19 @@ def test_nothing_depends_on_chance_or_the_clock(path: Path) -> None:
     ],
 )
 def test_chance_and_clocks_are_seen(source: str) -> None:
-    assert len(unrepeatable("sim.engine.scheduler", source)) == 1
+    assert len(unrepeatable("stateat.sim.engine.scheduler", source)) == 1
 
 
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("sim.cache.pool", "def claim(hash: int) -> int:\n    return hash"),
-        ("sim.cache.pool", "import hashlib\nhashlib.sha256().digest()"),
-        ("sim.workload.generate", "import numpy as np\nrng = np.random.default_rng(7)\nrng.random(3)"),
-        ("sim.workload.generate", "from numpy.random import PCG64, Generator\nrng = Generator(PCG64(seed=7))"),
-        ("sim.loop", "def at(event: object) -> int:\n    return event.time.time"),
-        ("sim.simulate", "import time\nstart = time.perf_counter()"),
-        ("sim.report.progress", "from time import monotonic"),
+        ("stateat.sim.cache.pool", "def claim(hash: int) -> int:\n    return hash"),
+        ("stateat.sim.cache.pool", "import hashlib\nhashlib.sha256().digest()"),
+        ("stateat.sim.workload.generate", "import numpy as np\nrng = np.random.default_rng(7)\nrng.random(3)"),
+        ("stateat.sim.workload.generate", "from numpy.random import PCG64, Generator\nrng = Generator(PCG64(seed=7))"),
+        ("stateat.sim.run.clock", "def at(event: object) -> int:\n    return event.time.time"),
+        ("stateat.sim.run.simulate", "import time\nstart = time.perf_counter()"),
+        ("stateat.sim.report.terminal.progress", "from time import monotonic"),
     ],
 )
 def test_what_repeats_is_let_through(module: str, source: str) -> None:
@@ -286,7 +300,7 @@ def test_all_that_is_declared_is_imported() -> None:
 
 @pytest.mark.skipif(not (ROOT / "sim" / "cli.py").exists(), reason="there is no command line to start")
 def test_a_start_is_cheap() -> None:
-    assert run(f"import sys, sim.cli; print(*sorted(set({HEAVY}) & set(sys.modules)))") == []
+    assert run(f"import sys, stateat.sim.cli.main; print(*sorted(set({HEAVY}) & set(sys.modules)))") == []
 
 
 def test_oracle_and_kernels_load_no_more_than_they_import() -> None:

@@ -16,13 +16,13 @@ from hypothesis import Phase, assume, event, find, given, settings
 from hypothesis import strategies as st
 from worlds import Padded, World, worlds
 
-from sim.adapters.log import Recorder
-from sim.engine import presets, rules
-from sim.engine.scheduler import Scheduler
-from sim.events import Fanout, Observer
-from sim.loop import Simulation
-from sim.result import Outcome
-from sim.simulate import audit, drive
+from stateat.sim.adapters.log import Recorder
+from stateat.sim.engine.scheduler import Scheduler
+from stateat.sim.events import Fanout, Observer
+from stateat.sim.releases import presets, rules
+from stateat.sim.run.clock import Simulation
+from stateat.sim.run.result import Outcome
+from stateat.sim.run.simulate import audit, drive
 
 ROOT = Path(__file__).resolve().parents[1]
 # The first world that is found will do: shrinking it takes minutes.
@@ -167,9 +167,9 @@ def test_a_pool_with_room_and_a_cap_above_the_block_let_every_request_finish(wor
 
 PROGRAM = """
 import sys
-from sim.simulate import replay
-from sim.scenario import load
-from sim.report.json import dumps
+from stateat.sim.run.simulate import replay
+from stateat.sim.scenario.load import load
+from stateat.sim.report.machine.json import dumps
 sys.stdout.write(dumps(replay(load("scenarios/seeds/s05-concurrency.yaml"), only=["8 clients", "fixed gate"])))
 """
 

@@ -12,16 +12,16 @@ from hypothesis import HealthCheck, Phase, assume, event, find, given, settings
 from hypothesis import strategies as st
 from worlds import Padded, World, worlds
 
-from oracle.audit import Auditor
-from sim.adapters.log import Recorder
-from sim.cache.tier import WINDOWS
-from sim.engine import presets, rules
-from sim.engine.options import Offload, Speculative
-from sim.engine.scheduler import Scheduler
-from sim.events import Fanout, Observer
-from sim.loop import Simulation
-from sim.result import Outcome
-from sim.simulate import audit, drive
+from stateat.oracle.audit import Auditor
+from stateat.sim.adapters.log import Recorder
+from stateat.sim.cache.tier import WINDOWS
+from stateat.sim.engine.scheduler import Scheduler
+from stateat.sim.events import Fanout, Observer
+from stateat.sim.options import Offload, Speculative
+from stateat.sim.releases import presets, rules
+from stateat.sim.run.clock import Simulation
+from stateat.sim.run.result import Outcome
+from stateat.sim.run.simulate import audit, drive
 
 FIRST = settings(max_examples=5000, derandomize=True, database=None, phases=[Phase.generate])
 WITH_ALL_MODE = [name for name, values in presets.PRESETS.items() if values["kernel"] == "align-and-all"]

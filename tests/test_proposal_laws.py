@@ -9,10 +9,10 @@ from hypothesis import Phase, assume, event, find, given, settings
 from hypothesis import strategies as st
 from worlds import Padded, World, worlds
 
-from sim.engine import presets
-from sim.events import Observer
-from sim.result import Outcome
-from sim.simulate import drive
+from stateat.sim.events import Observer
+from stateat.sim.releases import presets
+from stateat.sim.run.result import Outcome
+from stateat.sim.run.simulate import drive
 
 SOUND = ("every-boundary", "granular", "no-back-off", "replay-boundary", "retain-mtp-block", "snapshot-points")
 # The first world that is found will do: shrinking it takes minutes.

@@ -9,12 +9,12 @@ from types import ModuleType
 
 import pytest
 
-import sim.api
-import sim.stats
-from sim import frames
-from sim.sweeps.model import Choice, Integers, LogUniform, SweepFile, Uniform
-from sim.sweeps.table import HEAD
-from sim.sweeps.work import COUNTS
+import stateat.sim.api
+import stateat.sim.sweeps.stats
+from stateat.sim.run import frames
+from stateat.sim.sweeps.model import Choice, Integers, LogUniform, SweepFile, Uniform
+from stateat.sim.sweeps.table import HEAD
+from stateat.sim.sweeps.work import COUNTS
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON, SWEEPS = ROOT / "docs" / "python.md", ROOT / "docs" / "sweeps.md"
@@ -39,7 +39,7 @@ def test_the_examples_of_the_page_are_true(monkeypatch: pytest.MonkeyPatch) -> N
     assert failures(examples(PYTHON), "docs/python.md") == ""
 
 
-@pytest.mark.parametrize("module", [sim.api, sim.stats], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [stateat.sim.api, stateat.sim.sweeps.stats], ids=lambda module: module.__name__)
 def test_the_examples_of_a_module_are_true(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     tests = [test for test in doctest.DocTestFinder().find(module) if test.examples]

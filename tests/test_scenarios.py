@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from sim.errors import MissingError
-from sim.expect import MEASURED, PLAIN, STRUCTURED, compare, finding_facts
-from sim.result import Outcome
-from sim.scenario import load
-from sim.scenario_models import Expectation
-from sim.simulate import replay
+from stateat.sim.errors import MissingError
+from stateat.sim.run.expect import MEASURED, PLAIN, STRUCTURED, compare, finding_facts
+from stateat.sim.run.result import Outcome
+from stateat.sim.run.simulate import replay
+from stateat.sim.scenario.load import load
+from stateat.sim.scenario.models import Expectation
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = sorted(path for folder in ("seeds", "field") for path in (ROOT / "scenarios" / folder).glob("*.yaml"))

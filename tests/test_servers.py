@@ -10,11 +10,11 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 from servers import INERT, UNSAID, Server, servers
 
-from sim.engine.options import Options, Speculative
-from sim.engine.presets import PRESETS, table
-from sim.engine.request import Request
-from sim.engine.scheduler import Scheduler
-from sim.engine.support import lacks
+from stateat.sim.engine.request import Request
+from stateat.sim.engine.scheduler import Scheduler
+from stateat.sim.options import Options, Speculative
+from stateat.sim.releases.presets import PRESETS, table
+from stateat.sim.releases.support import lacks
 
 
 @pytest.mark.parametrize("preset", PRESETS)

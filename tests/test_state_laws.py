@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from worlds import World, worlds
 
-from sim.result import Outcome
-from sim.simulate import drive
-from sim.truth import Truth
+from stateat.sim.run.result import Outcome
+from stateat.sim.run.simulate import drive
+from stateat.sim.scenario.truth import Truth
 
 LAWS = settings(max_examples=40, suppress_health_check=list(HealthCheck))
 COUNTS = ("poisoned", "poisoned_roots", "wrong_restores", "wrong_reads", "null_boundaries", "materialized_boundaries")

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from kernels.backends import Unavailable
-from oracle.states.digest import Digest
-from oracle.states.gated_delta import GatedDelta
-from oracle.states.kda import Kda
-from oracle.states.numeric import Arithmetic, Numeric
-from oracle.states.ring import Ring
-from oracle.states.selective_scan import SelectiveScan
-from oracle.states.short_conv import ShortConv
-from oracle.states.ssd import Ssd
-from sim.tokens import Tokens
+from stateat.kernels.backends import Unavailable
+from stateat.oracle.states.digest import Digest
+from stateat.oracle.states.gated_delta import GatedDelta
+from stateat.oracle.states.kda import Kda
+from stateat.oracle.states.numeric import Arithmetic, Numeric
+from stateat.oracle.states.ring import Ring
+from stateat.oracle.states.selective_scan import SelectiveScan
+from stateat.oracle.states.short_conv import ShortConv
+from stateat.oracle.states.ssd import Ssd
+from stateat.sim.tokens import Tokens
 
 
 class Family(Protocol):

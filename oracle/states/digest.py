@@ -1,4 +1,4 @@
-"""``digest``: a state that is the 128-bit fingerprint of the tokens absorbed (:mod:`sim.tokens`).
+"""``digest``: a state that is the 128-bit fingerprint of the tokens absorbed (:mod:`stateat.sim.tokens`).
 
 Any wrong token, order, repetition, owner or offset changes it; an advance costs O(1).
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sim.tokens import EMPTY, Fingerprint, Tokens, append
+from stateat.sim.tokens import EMPTY, Fingerprint, Tokens, append
 
 
 class Digest:

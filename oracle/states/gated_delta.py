@@ -8,10 +8,10 @@ and values: its state is the last w - 1 inputs, [w - 1, 2 * key_heads * K + head
 
 from __future__ import annotations
 
-from oracle.states.numeric import Numeric
+from stateat.oracle.states.numeric import Numeric
 
 
 class GatedDelta(Numeric):
-    """The family; inputs are drawn from token ids (:mod:`kernels.reference`)."""
+    """The family; inputs are drawn from token ids (:mod:`stateat.kernels.reference`)."""
 
     name = "gated-delta"

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels.work import State
-from sim.tokens import Fingerprint, Tokens
+from stateat.kernels.work import State
+from stateat.sim.tokens import Fingerprint, Tokens
 
 Ids = NDArray[np.int64]
 

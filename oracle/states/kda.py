@@ -8,10 +8,10 @@ g <= 0 is a vector [K], beta a number, k of length 1. The convolution runs over 
 
 from __future__ import annotations
 
-from oracle.states.numeric import Numeric
+from stateat.oracle.states.numeric import Numeric
 
 
 class Kda(Numeric):
-    """The family; inputs are drawn from token ids (:mod:`kernels.reference`)."""
+    """The family; inputs are drawn from token ids (:mod:`stateat.kernels.reference`)."""
 
     name = "kda"

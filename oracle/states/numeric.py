@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernels.backends import INSTALL, Unavailable, choose, states_at
-from kernels.rounding import round_state
-from kernels.shapes import Shape, shape
-from kernels.work import State, Work
-from oracle.states.digest import Digest
-from oracle.states.held import Held, Node
-from sim.tokens import EMPTY, MASK, Tokens
+from stateat.kernels.backends import INSTALL, Unavailable, choose, states_at
+from stateat.kernels.rounding import round_state
+from stateat.kernels.shapes import Shape, shape
+from stateat.kernels.work import State, Work
+from stateat.oracle.states.digest import Digest
+from stateat.oracle.states.held import Held, Node
+from stateat.sim.tokens import EMPTY, MASK, Tokens
 
 _DIGEST = Digest()
 
@@ -30,7 +30,7 @@ class Arithmetic:
     """How a family is computed and stored."""
 
     preset: str = "small"
-    """A model's widths (:data:`kernels.shapes.MODELS`), ``*N`` for N layers."""
+    """A model's widths (:data:`stateat.kernels.shapes.MODELS`), ``*N`` for N layers."""
     dtype: str = "float32"
     """In which a state is stored between chunks: ``float32``, ``bfloat16`` or ``float16``; ``ring`` has none."""
     kernel: str = "sequential"

@@ -8,10 +8,10 @@ loses anything: two different states never become one. It has no convolution.
 
 from __future__ import annotations
 
-from oracle.states.numeric import Numeric
+from stateat.oracle.states.numeric import Numeric
 
 
 class Ring(Numeric):
-    """The family; inputs are drawn from token ids (:mod:`kernels.reference`)."""
+    """The family; inputs are drawn from token ids (:mod:`stateat.kernels.reference`)."""
 
     name = "ring"

@@ -7,10 +7,10 @@ not.
 
 from __future__ import annotations
 
-from oracle.states.numeric import Numeric
+from stateat.oracle.states.numeric import Numeric
 
 
 class ShortConv(Numeric):
-    """The family; inputs are drawn from token ids (:mod:`kernels.reference`)."""
+    """The family; inputs are drawn from token ids (:mod:`stateat.kernels.reference`)."""
 
     name = "short-conv"

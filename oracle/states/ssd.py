@@ -8,10 +8,10 @@ dt > 0 and A < 0 are a number a head, B [N] is one of a group of heads. The conv
 
 from __future__ import annotations
 
-from oracle.states.numeric import Numeric
+from stateat.oracle.states.numeric import Numeric
 
 
 class Ssd(Numeric):
-    """The family; inputs are drawn from token ids (:mod:`kernels.reference`)."""
+    """The family; inputs are drawn from token ids (:mod:`stateat.kernels.reference`)."""
 
     name = "ssd"

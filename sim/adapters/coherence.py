@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sim.adapters.heard import ANY, KINDS, MODES, Heard, Impossible, Life, Row
-from sim.adapters.log_options import faults
-from sim.events import NULL, CopyKind, Group, Refusal, Withdrawal
-from sim.tokens import Segments, Spans
+from stateat.sim.adapters.heard import ANY, KINDS, MODES, Heard, Impossible, Life, Row
+from stateat.sim.adapters.log_options import faults
+from stateat.sim.events import NULL, CopyKind, Group, Refusal, Withdrawal
+from stateat.sim.tokens import Segments, Spans
 
 
 class Coherence(Heard):

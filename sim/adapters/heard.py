@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sim.events import NULL, Group, Observer
+from stateat.sim.events import NULL, Group, Observer
 
 WITHOUT = {
     "step": "order and times of steps (no step is told)",

@@ -12,10 +12,10 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, TextIO, Union, get_args, get_origin, get_type_hints
 
-from sim.errors import InputError
-from sim.events import EVENTS, SCHEMAS, SINCE, Group, Observer, Run
-from sim.inputs import open_lines, shown
-from sim.printable import short
+from stateat.sim.errors import InputError
+from stateat.sim.events import EVENTS, SCHEMAS, SINCE, Group, Observer, Run
+from stateat.sim.inputs import open_lines, shown
+from stateat.sim.printable import short
 
 INTEGERS = range(-(2**63), 2**63)
 """What an integer of a log may be."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from sim.adapters.log import INTEGERS
-from sim.truth import DTYPES, KERNELS, ROUNDINGS, Truth, wrong
+from stateat.sim.adapters.log import INTEGERS
+from stateat.sim.scenario.truth import DTYPES, KERNELS, ROUNDINGS, Truth, wrong
 
 
 class Option(NamedTuple):

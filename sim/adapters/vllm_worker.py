@@ -1,9 +1,9 @@
 """Runs the real scheduler of a vLLM release and tells, line by line, what it decided.
 
-A child of stateat (:mod:`sim.adapters.vllm`) runs this file with the Python that has vLLM; it imports nothing of ours.
-Requests come as JSON Lines on what was standard input, one answer each goes to what was standard output; both are
-moved to descriptors of their own first, so that whatever the release prints goes to standard error. What the cache
-advertises is heard from the release's own block pool, never worked out here.
+A child of stateat (:mod:`stateat.sim.adapters.vllm`) runs this file with the Python that has vLLM; it imports
+nothing of ours. Requests come as JSON Lines on what was standard input, one answer each goes to what was standard
+output; both are moved to descriptors of their own first, so that whatever the release prints goes to standard
+error. What the cache advertises is heard from the release's own block pool, never worked out here.
 
 It knows the releases 0.26.0 to 0.33.0 and checkouts between them. Where these differ, the place says which of them have
 what; a release that has neither shape is refused (:class:`Strange`), and what a release made of an option otherwise

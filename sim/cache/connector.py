@@ -1,7 +1,7 @@
 """A connector: what it takes for the state at a boundary, and how far a prompt goes that several groups share.
 
-The tier below the pool (:mod:`sim.cache.tier`) says which blocks are there. A connector says which slot it saved under
-a block's hash, and what of a hit it counts on.
+The tier below the pool (:mod:`stateat.sim.cache.tier`) says which blocks are there. A connector says which slot it
+saved under a block's hash, and what of a hit it counts on.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sim.cache.groups import Full
-from sim.cache.joint import maximum, per_group
-from sim.cache.lookup import Lookup
-from sim.cache.tier import Shelf, Tier
-from sim.events import Group
+from stateat.sim.cache.groups import Full
+from stateat.sim.cache.joint import maximum, per_group
+from stateat.sim.cache.lookup import Lookup
+from stateat.sim.cache.tier import Shelf, Tier
+from stateat.sim.events import Group
 
 
 @dataclass(frozen=True, slots=True)

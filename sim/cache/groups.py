@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sim.cache.lookup import Geometry
-from sim.cache.partial import PartialHit
-from sim.cache.pool import NULL, BlockPool, Entry
-from sim.cache.retire import KeepsServed, Retire
-from sim.events import Withdrawal
+from stateat.sim.cache.lookup import Geometry
+from stateat.sim.cache.pool import NULL, BlockPool, Entry
+from stateat.sim.cache.skipped_states import KeepsServed, Retire
+from stateat.sim.events import Withdrawal
+from stateat.sim.rules.tail_copy import PartialHit
 
 OnClaim = Callable[[int, int, str, int, int, bytes], None]
 """(group, block, request, column, offset, hash)"""

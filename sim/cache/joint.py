@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from sim.cache.lookup import Found, Geometry, Hit, family_hit, intersection
-from sim.cache.pool import BlockPool
+from stateat.sim.cache.lookup import Found, Geometry, Hit, family_hit, intersection
+from stateat.sim.cache.pool import BlockPool
 
 
 def minimum(

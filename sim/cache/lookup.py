@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sim.cache.fine import FINE_HITS
-from sim.cache.pool import NULL, BlockPool
-from sim.engine.options import Options
-from sim.events import Group
+from stateat.sim.cache.pool import NULL, BlockPool
+from stateat.sim.events import Group
+from stateat.sim.options import Options
+from stateat.sim.rules.partial_hits import FINE_HITS
 
 
 @dataclass(frozen=True, slots=True)

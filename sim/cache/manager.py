@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sim.cache.groups import AllModeCache, AttentionCache, CopyOnWrite, OnClaim, RecurrentCache, Table
-from sim.cache.lookup import Hit, Lookup, geometry
-from sim.cache.offload import Offloading
-from sim.cache.pool import BlockPool, Entry, OnUnclaim
-from sim.cache.publishing import Publishing
-from sim.cache.window import ScratchCache, WindowCache
-from sim.engine.checkpoint import Query
-from sim.engine.options import Options
-from sim.events import Refusal
+from stateat.sim.cache.groups import AllModeCache, AttentionCache, CopyOnWrite, OnClaim, RecurrentCache, Table
+from stateat.sim.cache.lookup import Hit, Lookup, geometry
+from stateat.sim.cache.offload import Offloading
+from stateat.sim.cache.pool import BlockPool, Entry, OnUnclaim
+from stateat.sim.cache.publishing import Publishing
+from stateat.sim.cache.window import ScratchCache, WindowCache
+from stateat.sim.events import Refusal
+from stateat.sim.options import Options
+from stateat.sim.rules.checkpoint import Query
 
 if TYPE_CHECKING:
-    from sim.engine.request import Request
-    from sim.engine.rules import Rules
+    from stateat.sim.engine.request import Request
+    from stateat.sim.releases.rules import Rules
 
 
 class KVCache:

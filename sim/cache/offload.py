@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from sim.cache.connector import by_position, drafters, longest_tail
-from sim.cache.groups import Full
-from sim.cache.lookup import Hit
-from sim.cache.pool import NULL
-from sim.cache.tier import Key, Shelf, Tier, reach
+from stateat.sim.cache.connector import by_position, drafters, longest_tail
+from stateat.sim.cache.groups import Full
+from stateat.sim.cache.lookup import Hit
+from stateat.sim.cache.pool import NULL
+from stateat.sim.cache.tier import Key, Shelf, Tier, reach
 
 if TYPE_CHECKING:
-    from sim.cache.manager import KVCache
-    from sim.engine.request import Request
+    from stateat.sim.cache.manager import KVCache
+    from stateat.sim.engine.request import Request
 
 
 class Offloading:

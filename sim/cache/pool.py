@@ -6,7 +6,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 
-from sim.events import Withdrawal
+from stateat.sim.events import Withdrawal
 
 NULL = 0
 """The null block: the shared placeholder of a column without a slot."""

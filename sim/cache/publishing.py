@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from sim.cache.groups import AllModeCache, AttentionCache, RecurrentCache, Table
-from sim.cache.retention import floored, on_grid
-from sim.cache.window import WindowCache
+from stateat.sim.cache.groups import AllModeCache, AttentionCache, RecurrentCache, Table
+from stateat.sim.cache.window import WindowCache
+from stateat.sim.rules.retention import floored, on_grid
 
 if TYPE_CHECKING:
-    from sim.cache.manager import KVCache
-    from sim.engine.request import Request
+    from stateat.sim.cache.manager import KVCache
+    from stateat.sim.engine.request import Request
 
 
 Kept = Callable[[int], bool]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sim.cache.groups import AttentionCache, OnClaim, Table
-from sim.cache.lookup import Geometry, window_blocks
-from sim.cache.pool import NULL, BlockPool
+from stateat.sim.cache.groups import AttentionCache, OnClaim, Table
+from stateat.sim.cache.lookup import Geometry, window_blocks
+from stateat.sim.cache.pool import NULL, BlockPool
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sim.engine.admission import Admission
-from sim.engine.options import Options
-from sim.events import Observer
-from sim.workload import Arrival
+from stateat.sim.events import Observer
+from stateat.sim.options import Options
+from stateat.sim.rules.admission import Admission
+from stateat.sim.workload import Arrival
 
 if TYPE_CHECKING:
-    from sim.engine.rules import Rules
+    from stateat.sim.releases.rules import Rules
 
 
 class Shortage(Observer):
@@ -32,7 +32,7 @@ def outgrows(options: Options, rules: Rules, seed: int, arrival: Arrival) -> boo
 
     One that stops for another reason (an item that is larger than the encoder's budget) does not.
     """
-    from sim.engine.scheduler import Scheduler
+    from stateat.sim.engine.scheduler import Scheduler
 
     waits = replace(rules, admission=Admission(rejects=False))
     heard = Shortage()

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sim.engine.options import Options
-from sim.tokens import Spans, Tokens, item_key
+from stateat.sim.options import Options
+from stateat.sim.tokens import Spans, Tokens, item_key
 
 if TYPE_CHECKING:
-    from sim.engine.request import Request
+    from stateat.sim.engine.request import Request
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,13 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.cache.groups import Table
-from sim.engine.encoder import items_of
-from sim.engine.options import Options, Speculative
-from sim.events import Observer
-from sim.tokens import PLACEHOLDER, VOCABULARY, Tokens
-from sim.workload import Arrival
-from sim.workload.streams import stream
+from stateat.sim.cache.groups import Table
+from stateat.sim.engine.encoder import items_of
+from stateat.sim.events import Observer
+from stateat.sim.options import Options, Speculative
+from stateat.sim.tokens import PLACEHOLDER, VOCABULARY, Tokens
+from stateat.sim.workload import Arrival
+from stateat.sim.workload.streams import stream
 
 
 class Acceptance:

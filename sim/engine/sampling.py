@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sim.events import Observer
-from sim.worker import Row
+from stateat.sim.events import Observer
+from stateat.sim.worker.worker import Row
 
 
 def sample(row: Row, num_drafts: int, observer: Observer) -> bool:

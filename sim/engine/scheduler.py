@@ -3,7 +3,7 @@
 Running requests in order, then, unless this step preempted, waiting ones in order while the budget and
 ``max_num_seqs`` last. Requests that only decode, within blocks that they have, are *quiet*: nothing that anybody
 could see changes until a known step, so until then they only take their tokens off each step's budget
-(:mod:`sim.engine.quiet`).
+(:mod:`stateat.sim.engine.fast_forward`).
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from bisect import bisect_left
 from collections import deque
 from dataclasses import dataclass, field
 
-from sim.cache.groups import Full
-from sim.cache.manager import KVCache
-from sim.cache.pool import NULL
-from sim.engine.alone import outgrows
-from sim.engine.encoder import Encoder
-from sim.engine.inflight import Batch, Pipeline
-from sim.engine.options import Options
-from sim.engine.prior import Prior, find
-from sim.engine.quiet import Quiet
-from sim.engine.request import Request, placeholders
-from sim.engine.rules import Rules
-from sim.engine.sampling import sample
-from sim.engine.seed import config_block
-from sim.engine.sizing import Sizing
-from sim.events import Observer, Refusal
-from sim.rows import Rows, widths
-from sim.worker import Row, Worker
-from sim.workload import Arrival
+from stateat.sim.cache.groups import Full
+from stateat.sim.cache.manager import KVCache
+from stateat.sim.cache.pool import NULL
+from stateat.sim.engine.alone import outgrows
+from stateat.sim.engine.computed_prefix import Prior, find
+from stateat.sim.engine.encoder import Encoder
+from stateat.sim.engine.fast_forward import Quiet
+from stateat.sim.engine.request import Request, placeholders
+from stateat.sim.engine.sampling import sample
+from stateat.sim.engine.sizing import Sizing
+from stateat.sim.events import Observer, Refusal
+from stateat.sim.options import Options
+from stateat.sim.releases.rules import Rules
+from stateat.sim.rules.start_column import config_block
+from stateat.sim.worker.block_tables import Rows, widths
+from stateat.sim.worker.pipeline import Batch, Pipeline
+from stateat.sim.worker.worker import Row, Worker
+from stateat.sim.workload import Arrival
 
 
 @dataclass(slots=True)

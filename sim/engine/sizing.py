@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sim.cache.manager import KVCache
-from sim.engine.encoder import Encoder
-from sim.engine.options import Options
-from sim.engine.presets import table
-from sim.engine.split import AlignedSplit, Chunk, Cut, partial_tail
-from sim.errors import PolicyError
+from stateat.sim.cache.manager import KVCache
+from stateat.sim.engine.encoder import Encoder
+from stateat.sim.errors import PolicyError
+from stateat.sim.options import Options
+from stateat.sim.releases.presets import table
+from stateat.sim.rules.split import AlignedSplit, Chunk, Cut, partial_tail
 
 if TYPE_CHECKING:
-    from sim.engine.request import Request
-    from sim.engine.rules import Rules
+    from stateat.sim.engine.request import Request
+    from stateat.sim.releases.rules import Rules
 
 
 def longest_chunk(options: Options, rules: Rules) -> int:

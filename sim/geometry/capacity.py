@@ -2,19 +2,19 @@
 
 A request of ``max_model_len`` tokens takes so many whole blocks of each group, all from one pool. The log multiplies
 how many such requests fit at once by ``max_model_len`` (``get_kv_cache_capacity`` in ``kv_cache_utils.py``), and the
-pool has as many blocks as fit into its bytes. All releases with a row in :mod:`sim.geometry.releases` do so.
+pool has as many blocks as fit into its bytes. All releases with a row in :mod:`stateat.sim.geometry.releases` do so.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sim.engine.options import least_blocks
-from sim.errors import InputError
-from sim.schema import MAX_NUM_BLOCKS
+from stateat.sim.errors import InputError
+from stateat.sim.options import least_blocks
+from stateat.sim.schema import MAX_NUM_BLOCKS
 
 if TYPE_CHECKING:
-    from sim.geometry.derive import Geometry
+    from stateat.sim.geometry.derive import Geometry
 
 
 def request_blocks(geometry: Geometry) -> int:

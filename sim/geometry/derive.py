@@ -13,12 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import lcm
 
-from kernels.shapes import BYTES, Shape
-from sim.engine.options import LOOK_AHEAD_METHODS
-from sim.errors import InputError
-from sim.geometry.capacity import blocks_of
-from sim.geometry.model import DTYPES, KV_DTYPES, Attention, Model, Serving
-from sim.geometry.releases import ALL_MODE, GDN, Sizing, sizing
+from stateat.kernels.shapes import BYTES, Shape
+from stateat.sim.errors import InputError
+from stateat.sim.geometry.capacity import blocks_of
+from stateat.sim.geometry.model import DTYPES, KV_DTYPES, Attention, Model, Serving
+from stateat.sim.geometry.releases import ALL_MODE, GDN, Sizing, sizing
+from stateat.sim.options import LOOK_AHEAD_METHODS
 
 MOST_RANKS = 1024
 KV_BYTES = {**{name: BYTES[name] for name in DTYPES}, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1}

@@ -7,10 +7,10 @@ from itertools import pairwise
 from math import inf, lcm
 from typing import Any
 
-from sim.engine.options import Options
-from sim.errors import InputError
-from sim.geometry.derive import Geometry
-from sim.scenario_models import SCHEMA, Engine
+from stateat.sim.errors import InputError
+from stateat.sim.geometry.derive import Geometry
+from stateat.sim.options import Options
+from stateat.sim.scenario.models import SCHEMA, Engine
 
 LAYERS = {"gated-delta": "gdn", "kda": "kda", "ssd": "mamba", "selective-scan": "mamba", "short-conv": "conv"}
 """Names of groups, by state family."""
@@ -45,7 +45,7 @@ def _validated(geometry: Geometry) -> Engine:
 
 def complaints(geometry: Geometry) -> Iterator[str]:
     """What the release, or its engine here, refuses of it."""
-    from sim.scenario_checks import engine
+    from stateat.sim.scenario.checks import engine
 
     budget = geometry.serving.max_num_batched_tokens
     if geometry.mode == "align" and geometry.sizing.rejects_wide and geometry.block_size > budget:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernels.shapes import Shape
+from stateat.kernels.shapes import Shape
 
 DTYPES = ("float32", "bfloat16", "float16")
 """Of weights, and of the components of a state."""
@@ -35,7 +35,7 @@ class Model:
 
     name: str
     family: str
-    """A key of :data:`sim.geometry.families.FAMILIES`."""
+    """A key of :data:`stateat.sim.geometry.families.FAMILIES`."""
     state: Shape
     """One recurrent layer."""
     recurrent_layers: int

@@ -1,10 +1,11 @@
-"""Models by name: the facts of their published config files. The widths of states are those of ``kernels.shapes``."""
+"""Models by name: the facts of their published config files. The widths of states are those of
+``stateat.kernels.shapes``."""
 
 from __future__ import annotations
 
-from kernels.shapes import shape
-from sim.errors import InputError
-from sim.geometry.model import Attention, Model
+from stateat.kernels.shapes import shape
+from stateat.sim.errors import InputError
+from stateat.sim.geometry.model import Attention, Model
 
 NAMED = {
     model.name: model
@@ -57,7 +58,7 @@ NAMED = {
 
 def named(name: str) -> Model:
     """A model of the list; InputError names those there are."""
-    from sim.scenario_errors import choice
+    from stateat.sim.scenario.messages import choice
 
     if name not in NAMED:
         raise InputError(f"--model: {choice(name, NAMED)}; any other by its config.json")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sim.errors import InputError
+from stateat.sim.errors import InputError
 
 GDN = frozenset({"qwen3-next", "qwen3.5"})
 MAMBA2 = frozenset({"nemotron-h", "falcon-h1"})
@@ -82,7 +82,7 @@ ALL_MODE = MAMBA2 | {"jamba"}
 
 def sizing(preset: str) -> Sizing:
     """The row of a preset; InputError names the known ones."""
-    from sim.scenario_errors import choice
+    from stateat.sim.scenario.messages import choice
 
     if preset not in SIZING:
         raise InputError(f"--preset: {choice(preset, SIZING)}")

@@ -7,13 +7,13 @@ from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sim.errors import EngineError
-from sim.files import nearby
-from sim.sweeps.journal import Journal, path_of, written
-from sim.sweeps.plan import Plan
-from sim.sweeps.pool import Pool
-from sim.sweeps.table import frame, write
-from sim.sweeps.work import Row
+from stateat.sim.errors import EngineError
+from stateat.sim.files import nearby
+from stateat.sim.sweeps.journal import Journal, path_of, written
+from stateat.sim.sweeps.plan import Plan
+from stateat.sim.sweeps.pool import Pool
+from stateat.sim.sweeps.table import frame, write
+from stateat.sim.sweeps.work import Row
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,11 +13,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from sim.errors import InputError
-from sim.files import lock, nearby
-from sim.inputs import bounded
-from sim.sweeps.plan import Plan
-from sim.sweeps.work import COUNTS, TEXTS, Row, begun
+from stateat.sim.errors import InputError
+from stateat.sim.files import lock, nearby
+from stateat.sim.inputs import bounded
+from stateat.sim.sweeps.plan import Plan
+from stateat.sim.sweeps.work import COUNTS, TEXTS, Row, begun
 
 SCHEMA = "stateat-sweep-runs/1"
 

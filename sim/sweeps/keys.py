@@ -11,11 +11,11 @@ from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
-from sim.engine.rules import RULES
-from sim.scenario_errors import keys, step, strip, tag
-from sim.scenario_models import File
-from sim.scenario_yaml import Node
-from sim.schema import Location
+from stateat.sim.releases.rules import RULES
+from stateat.sim.scenario.messages import keys, step, strip, tag
+from stateat.sim.scenario.models import File
+from stateat.sim.scenario.tree import Node
+from stateat.sim.schema import Location
 
 SWEPT = ("engine", "workload", "oracle", "variants", "cases")
 """The keys of a scenario below which a sweep may change something."""

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from sim.inputs import shown
-from sim.schema import Name, Strict
+from stateat.sim.inputs import shown
+from stateat.sim.schema import Name, Strict
 
 SCHEMA = "stateat-sweep/1"
 MAX_POINTS = 1_000_000

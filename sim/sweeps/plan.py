@@ -16,13 +16,13 @@ from math import exp, floor, log
 from pathlib import Path
 from typing import Any
 
-from sim.errors import InputError
-from sim.scenario import Run, checked
-from sim.scenario_yaml import Node, placed, plain
-from sim.schema import Location
-from sim.sweeps.model import Choice, Integers, LogUniform, Sample, Uniform
-from sim.workload.files import resolve
-from sim.workload.streams import stream, uniforms
+from stateat.sim.errors import InputError
+from stateat.sim.scenario.load import Run, checked
+from stateat.sim.scenario.tree import Node, placed, plain
+from stateat.sim.schema import Location
+from stateat.sim.sweeps.model import Choice, Integers, LogUniform, Sample, Uniform
+from stateat.sim.workload.files import resolve
+from stateat.sim.workload.streams import stream, uniforms
 
 MAX_RUNS = 10_000_000
 """Of any sweep."""
@@ -56,7 +56,7 @@ class Base:
 
     def at(self, values: Sequence[tuple[Location, Node]], seed: int, variant: str, case: str) -> Run:
         """The run of one variant and case with these values; InputError says what is wrong with them."""
-        from sim.sweeps.keys import put
+        from stateat.sim.sweeps.keys import put
 
         root = put(self.root, ("seed",), Node(seed, 0, "seed"))
         for location, value in values:

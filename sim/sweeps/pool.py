@@ -12,10 +12,10 @@ from itertools import islice
 from threading import Thread
 from typing import Any
 
-from sim.errors import EngineError, InputError, MissingError
-from sim.scenario_errors import choice
-from sim.sweeps.plan import Task
-from sim.sweeps.work import Row, work
+from stateat.sim.errors import EngineError, InputError, MissingError
+from stateat.sim.scenario.messages import choice
+from stateat.sim.sweeps.plan import Task
+from stateat.sim.sweeps.work import Row, work
 
 BACKENDS = ("loky", "dask", "ray")
 MAX_JOBS = 1024

@@ -11,17 +11,18 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from sim import scenario_errors, trust
-from sim.arguments import path as path_given
-from sim.errors import InputError
-from sim.scenario import override_of, warnings
-from sim.scenario_errors import choice
-from sim.scenario_yaml import INLINE, MAX_LISTED, Node, Problem, failure, found, of_plain, place, placed, plain
-from sim.scenario_yaml import read as read_tree
-from sim.sweeps.keys import NoSuchKey, covers, locate_key
-from sim.sweeps.model import SCHEMA, SweepFile
-from sim.sweeps.plan import Axis, Base, Plan, check_size, drawn
-from sim.workload.files import is_file, resolve
+from stateat.sim.arguments import path as path_given
+from stateat.sim.errors import InputError
+from stateat.sim.scenario import messages as scenario_errors
+from stateat.sim.scenario import trust
+from stateat.sim.scenario.load import override_of, warnings
+from stateat.sim.scenario.messages import choice
+from stateat.sim.scenario.tree import INLINE, MAX_LISTED, Node, Problem, failure, found, of_plain, place, placed, plain
+from stateat.sim.scenario.tree import read as read_tree
+from stateat.sim.sweeps.keys import NoSuchKey, covers, locate_key
+from stateat.sim.sweeps.model import SCHEMA, SweepFile
+from stateat.sim.sweeps.plan import Axis, Base, Plan, check_size, drawn
+from stateat.sim.workload.files import is_file, resolve
 
 TRIES = 200
 """Points at which a value is tried before it counts as one that is never allowed."""

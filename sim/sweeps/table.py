@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sim.errors import InputError
-from sim.files import atomic, check_apart, check_writable, nearby
-from sim.sweeps.journal import path_of
-from sim.sweeps.work import COUNTS, TEXTS, Row
+from stateat.sim.errors import InputError
+from stateat.sim.files import atomic, check_apart, check_writable, nearby
+from stateat.sim.sweeps.journal import path_of
+from stateat.sim.sweeps.work import COUNTS, TEXTS, Row
 
 if TYPE_CHECKING:
     import pandas as pd

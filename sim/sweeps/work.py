@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from sim.errors import StateatError
-from sim.events import Observer
-from sim.result import Outcome
-from sim.sweeps.plan import Task
+from stateat.sim.errors import StateatError
+from stateat.sim.events import Observer
+from stateat.sim.run.result import Outcome
+from stateat.sim.sweeps.plan import Task
 
 Row = dict[str, Any]
 """Plain values by column; the columns of :data:`COUNTS` are None in the row of a run that failed."""
@@ -48,7 +48,7 @@ def work(task: Task) -> Row:
         run = task.run()
         row["variant"] = run.variant
         starts = Starts()
-        from sim.simulate import simulate
+        from stateat.sim.run.simulate import simulate
 
         outcome = simulate(run, [starts])
     except StateatError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sim.tokens import Segments
+from stateat.sim.tokens import Segments
 
 
 @dataclass(frozen=True, slots=True)

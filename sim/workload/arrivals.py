@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from sim.schema import MAX_REQUESTS, Count, Strict, Time
-from sim.workload.streams import exponential, gamma, stream
+from stateat.sim.schema import MAX_REQUESTS, Count, Strict, Time
+from stateat.sim.workload.streams import exponential, gamma, stream
 
 Rate = Annotated[float, Field(ge=1e-6, le=1e9)]
 

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import sim.errors
-from sim.errors import InputError, MissingError
-from sim.inputs import shown
-from sim.printable import short
+import stateat.sim.errors
+from stateat.sim.errors import InputError, MissingError
+from stateat.sim.inputs import shown
+from stateat.sim.printable import short
 
 SHARED = "shared:"
 
@@ -62,7 +62,7 @@ def shared_folder() -> Path:
     named = os.environ.get("STATEAT_SHARED")
     if named:
         return Path(named)
-    checkout = Path(sim.errors.__file__).resolve().parent.parent
+    checkout = Path(stateat.sim.errors.__file__).resolve().parent.parent
     return checkout.parent / "shared"
 
 

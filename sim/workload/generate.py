@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, model_validator
 
-from sim.errors import InputError
-from sim.schema import MAX_REQUESTS, MAX_STEP_TOKENS, Count, Strict, Time
-from sim.tokens import Segments
-from sim.workload import Arrival
-from sim.workload.arrivals import Arrivals, Start, Steps, schedule
-from sim.workload.files import resolve
-from sim.workload.inline import Request, arrivals_of, too_long
-from sim.workload.lengths import Empirical, Fixed, Lengths, draw
-from sim.workload.prefixes import (
+from stateat.sim.errors import InputError
+from stateat.sim.schema import MAX_REQUESTS, MAX_STEP_TOKENS, Count, Strict, Time
+from stateat.sim.tokens import Segments
+from stateat.sim.workload import Arrival
+from stateat.sim.workload.arrivals import Arrivals, Start, Steps, schedule
+from stateat.sim.workload.files import resolve
+from stateat.sim.workload.inline import Request, arrivals_of, too_long
+from stateat.sim.workload.lengths import Empirical, Fixed, Lengths, draw
+from stateat.sim.workload.prefixes import (
     MultiTurn,
     NoPrefixes,
     Prefixes,
@@ -28,11 +28,11 @@ from sim.workload.prefixes import (
     repeated_prompts,
     tree_prompts,
 )
-from sim.workload.streams import stream
-from sim.workload.traces import Trace, read
+from stateat.sim.workload.streams import stream
+from stateat.sim.workload.traces import Trace, read
 
 if TYPE_CHECKING:
-    from sim.scenario import Run
+    from stateat.sim.scenario.load import Run
 
 MAX_TURN_SEGMENTS = 2**26
 """Bound of count * turns**2: each turn's prompt repeats the segments of all turns before."""

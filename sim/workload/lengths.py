@@ -9,12 +9,12 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from sim.errors import InputError
-from sim.inputs import csv_rows, open_lines
-from sim.printable import short
-from sim.schema import MAX_STEP_TOKENS, Length, Strict
-from sim.workload.files import discreet, resolve
-from sim.workload.streams import lognormal, uniforms
+from stateat.sim.errors import InputError
+from stateat.sim.inputs import csv_rows, open_lines
+from stateat.sim.printable import short
+from stateat.sim.schema import MAX_STEP_TOKENS, Length, Strict
+from stateat.sim.workload.files import discreet, resolve
+from stateat.sim.workload.streams import lognormal, uniforms
 
 MAX_ROWS = 10_000_000
 """Of a table of lengths."""

@@ -27,8 +27,8 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from sim.schema import Count, Length, Strict, Time
-from sim.tokens import Segments, output_seed
+from stateat.sim.schema import Count, Length, Strict, Time
+from stateat.sim.tokens import Segments, output_seed
 
 TRACE_SEEDS = 2**30
 """Below: hash ids of traces."""

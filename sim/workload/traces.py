@@ -14,14 +14,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from sim.errors import InputError
-from sim.inputs import csv_rows, open_lines, shown
-from sim.printable import short
-from sim.schema import MAX_REQUESTS, MAX_STEP_TOKENS, MAX_TIME, Count, Strict
-from sim.tokens import Segments
-from sim.workload import Arrival
-from sim.workload.files import discreet, resolve
-from sim.workload.prefixes import TRACE_SEEDS, own
+from stateat.sim.errors import InputError
+from stateat.sim.inputs import csv_rows, open_lines, shown
+from stateat.sim.printable import short
+from stateat.sim.schema import MAX_REQUESTS, MAX_STEP_TOKENS, MAX_TIME, Count, Strict
+from stateat.sim.tokens import Segments
+from stateat.sim.workload import Arrival
+from stateat.sim.workload.files import discreet, resolve
+from stateat.sim.workload.prefixes import TRACE_SEEDS, own
 
 
 class Trace(Strict):

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from sim.conform import compare
-from sim.engine.presets import PRESETS
-from sim.errors import EngineError, RefusedError
-from sim.recording import Recording, arrivals_of, options_of, read
-from sim.simulate import drive
+from stateat.sim.conformance.compare import compare
+from stateat.sim.conformance.recording import Recording, arrivals_of, options_of, read
+from stateat.sim.errors import EngineError, RefusedError
+from stateat.sim.releases.presets import PRESETS
+from stateat.sim.run.simulate import drive
 
 
 @pytest.fixture(scope="module")

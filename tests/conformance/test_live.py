@@ -18,16 +18,16 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.adapters.vllm import install
-from sim.adapters.vllm.engine import LiveScheduler
-from sim.adapters.vllm.process import Child
-from sim.cli import main
-from sim.conform import Decisions, compare, run
-from sim.engine.presets import PRESETS
-from sim.errors import RefusedError
-from sim.recording import Recording, arrivals_of, options_of, read
-from sim.simulate import Make, drive
-from sim.workload import Arrival
+from stateat.sim.adapters.vllm import install
+from stateat.sim.adapters.vllm.engine import LiveScheduler
+from stateat.sim.adapters.vllm.process import Child
+from stateat.sim.cli.main import main
+from stateat.sim.conformance.compare import Decisions, compare, run
+from stateat.sim.conformance.recording import Recording, arrivals_of, options_of, read
+from stateat.sim.errors import RefusedError
+from stateat.sim.releases.presets import PRESETS
+from stateat.sim.run.simulate import Make, drive
+from stateat.sim.workload import Arrival
 
 pytestmark = pytest.mark.live
 

@@ -16,9 +16,9 @@ import yaml
 from click.testing import CliRunner
 from fake_engines import git
 
-import sim
-from sim.adapters.vllm import install
-from sim.cli import main
+import stateat
+from stateat.sim.adapters.vllm import install
+from stateat.sim.cli.main import main
 
 pytestmark = pytest.mark.live
 
@@ -72,7 +72,7 @@ def test_checkouts_of_a_release_are_judged_each_for_itself(
     monkeypatch.chdir(copies)
     engines = [f"vllm:{name}" for name in order]
     wanted = {f"vllm-0.27.0@vllm:{name.removeprefix('./')}": int("edited" in name) for name in order}
-    result = sim.replay("s.yaml", engine=engines)
+    result = stateat.replay("s.yaml", engine=engines)
     assert {name: outcome.poisoned for name, outcome in result.variants.items()} == wanted
     assert list(result.variants) == list(wanted) and not result.ok
     named = [part for engine in engines for part in ("--engine", engine)]
@@ -109,7 +109,7 @@ def test_git_bisect_finds_the_commit_that_poisons_past_those_that_do_not_import(
     turn_split_off(tmp_path)
     git(tmp_path, "commit", "-q", "-a", "-m", "poisons")
     git(tmp_path, "bisect", "start", "HEAD", "HEAD~3")
-    code = "from sim.cli import main; main(prog_name='stateat')"
+    code = "from stateat.sim.cli.main import main; main(prog_name='stateat')"
     command = [sys.executable, "-P", "-c", code, "check", str(copies / "s.yaml"), "--engine", "vllm:.", "--bisect"]
     env = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(Path.home())}
     done = subprocess.run(

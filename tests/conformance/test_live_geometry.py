@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 from model_configs import CONFIGS, config, varied
 
-from sim.adapters.vllm import install
-from sim.adapters.vllm.process import WORKER
-from sim.engine.presets import PRESETS
-from sim.errors import InputError
-from sim.geometry.capacity import tokens_of
-from sim.geometry.derive import derive, fits
-from sim.geometry.families import model_of
-from sim.geometry.model import Serving
-from sim.geometry.releases import sizing
+from stateat.sim.adapters.vllm import install
+from stateat.sim.adapters.vllm.process import WORKER
+from stateat.sim.errors import InputError
+from stateat.sim.geometry.capacity import tokens_of
+from stateat.sim.geometry.derive import derive, fits
+from stateat.sim.geometry.families import model_of
+from stateat.sim.geometry.model import Serving
+from stateat.sim.geometry.releases import sizing
+from stateat.sim.releases.presets import PRESETS
 
 pytestmark = pytest.mark.live
 

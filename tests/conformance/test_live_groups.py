@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.adapters.vllm import install
-from sim.adapters.vllm.engine import LiveScheduler
-from sim.adapters.vllm.process import Child
-from sim.conform import Decisions
-from sim.engine.options import Options, Speculative
-from sim.events import Group
-from sim.simulate import Make, drive
-from sim.workload import Arrival
+from stateat.sim.adapters.vllm import install
+from stateat.sim.adapters.vllm.engine import LiveScheduler
+from stateat.sim.adapters.vllm.process import Child
+from stateat.sim.conformance.compare import Decisions
+from stateat.sim.events import Group
+from stateat.sim.options import Options, Speculative
+from stateat.sim.run.simulate import Make, drive
+from stateat.sim.workload import Arrival
 
 pytestmark = pytest.mark.live
 

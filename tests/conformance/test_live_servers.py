@@ -11,12 +11,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from servers import servers
 
-from sim.adapters.vllm import install
-from sim.adapters.vllm.engine import LiveScheduler
-from sim.adapters.vllm.process import Child
-from sim.engine.departures import departures
-from sim.engine.presets import PRESETS
-from sim.simulate import Make
+from stateat.sim.adapters.vllm import install
+from stateat.sim.adapters.vllm.engine import LiveScheduler
+from stateat.sim.adapters.vllm.process import Child
+from stateat.sim.releases.departures import departures
+from stateat.sim.releases.presets import PRESETS
+from stateat.sim.run.simulate import Make
 
 pytestmark = pytest.mark.live
 

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from sim.adapters.vllm import install
-from sim.adapters.vllm.answers import BEGUN
-from sim.adapters.vllm.asked import nearest
-from sim.adapters.vllm.config import wire
-from sim.adapters.vllm.engine import LiveScheduler
-from sim.adapters.vllm.process import Child
-from sim.conform import Decisions
-from sim.engine.options import Options, Speculative
-from sim.errors import RefusedError
-from sim.events import Group, Observer
-from sim.simulate import Make, drive
-from sim.workload import Arrival
+from stateat.sim.adapters.vllm import install
+from stateat.sim.adapters.vllm.answers import BEGUN
+from stateat.sim.adapters.vllm.asked import nearest
+from stateat.sim.adapters.vllm.config import wire
+from stateat.sim.adapters.vllm.engine import LiveScheduler
+from stateat.sim.adapters.vllm.process import Child
+from stateat.sim.conformance.compare import Decisions
+from stateat.sim.errors import RefusedError
+from stateat.sim.events import Group, Observer
+from stateat.sim.options import Options, Speculative
+from stateat.sim.run.simulate import Make, drive
+from stateat.sim.workload import Arrival
 
 pytestmark = pytest.mark.live
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from sim.adapters.vllm import install
+from stateat.sim.adapters.vllm import install
 
 pytestmark = pytest.mark.live
 
@@ -162,7 +162,7 @@ def test_a_log_that_says_what_cannot_be_is_refused_with_its_line(run: Run, name:
 
 
 def test_a_result_that_failed_its_expectations_is_not_ok(run: Run, tmp_path: Path) -> None:
-    code = "import sim; r = sim.replay('f04-expected.yaml'); print(r.ok)"
+    code = "import stateat; r = stateat.replay('f04-expected.yaml'); print(r.ok)"
     ran = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path / "faults", capture_output=True, text=True, check=True
     )
@@ -341,7 +341,7 @@ def test_a_hazard_that_stays_is_one_line(run: Run) -> None:
 
 
 def test_a_printed_result_fits_on_a_screen(run: Run) -> None:
-    code = f"import sim; print(sim.replay({str(ROOT / 'scenarios/load/demo.yaml')!r}))"
+    code = f"import stateat; print(stateat.replay({str(ROOT / 'scenarios/load/demo.yaml')!r}))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert len(ran.stdout) < 2000
 

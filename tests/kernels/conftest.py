@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernels import backends
-from kernels.shapes import Shape
-from kernels.work import State, zero
+from stateat.kernels import backends
+from stateat.kernels.shapes import Shape
+from stateat.kernels.work import State, zero
 
 POISON = np.uint64(0xDEADBEEFDEADBEEF)
 

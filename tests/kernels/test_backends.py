@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from state_cases import at, same, tokens
 
-from kernels import backends
-from kernels.backends import Unavailable, choose, states_at
-from kernels.shapes import FAMILIES, shape
-from kernels.work import Work
+from stateat.kernels import backends
+from stateat.kernels.backends import Unavailable, choose, states_at
+from stateat.kernels.shapes import FAMILIES, shape
+from stateat.kernels.work import Work
 
 GPU, NO_GPU = True, False
 
@@ -122,9 +122,9 @@ def test_states_are_new_arrays_of_the_shape(family: str) -> None:
 
 def test_neither_torch_nor_triton_is_loaded_before_it_is_used() -> None:
     program = (
-        "import sys, numpy as np, kernels, kernels.shapes, kernels.backends as b\n"
-        "from kernels.work import Work\n"
-        "b.states_at(kernels.shapes.shape('kda'), [Work(np.arange(3), (3,))], backend='numpy')\n"
+        "import sys, numpy as np, kernels, stateat.kernels.shapes, stateat.kernels.backends as b\n"
+        "from stateat.kernels.work import Work\n"
+        "b.states_at(stateat.kernels.shapes.shape('kda'), [Work(np.arange(3), (3,))], backend='numpy')\n"
         "print([name for name in ('torch', 'triton') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from state_cases import at, in_pieces, tokens
 
-from kernels.backends import states_at
-from kernels.reference import absorb
-from kernels.shapes import shape
-from kernels.work import Work
+from stateat.kernels.backends import states_at
+from stateat.kernels.reference import absorb
+from stateat.kernels.shapes import shape
+from stateat.kernels.work import Work
 
 
 @pytest.mark.parametrize("family", ["short-conv", "gated-delta"])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels import draws
+from stateat.kernels import draws
 
 TOKENS = st.integers(-(2**40), 2**40)
 LAYERS = st.integers(0, 200)
@@ -90,7 +90,7 @@ def test_streams_layers_entries_and_tokens_draw_apart() -> None:
 @given(st.lists(TOKENS, min_size=1, max_size=6), LAYERS, STREAMS)
 def test_torch_draws_the_same_bits(tokens: list[int], layer: int, stream: int) -> None:
     torch = pytest.importorskip("torch")
-    from kernels import torch_draws
+    from stateat.kernels import torch_draws
 
     ids, keys = np.array(tokens), draws.key(layer, stream, np.arange(40))
     expected = draws.bits(ids[:, None], keys)

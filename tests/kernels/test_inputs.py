@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from state_cases import tokens
 
-from kernels.draws import bits, scale_tokens
-from kernels.inputs import FORMULAS, STREAMS, NumpySource, draw, stream_keys, total_sum, units
-from kernels.shapes import Shape, shape
+from stateat.kernels.draws import bits, scale_tokens
+from stateat.kernels.inputs import FORMULAS, STREAMS, NumpySource, draw, stream_keys, total_sum, units
+from stateat.kernels.shapes import Shape, shape
 
 IDS = tokens(12).reshape(4, 3)
 GVA = Shape("gated-delta", 2, 6, 2, 8, 24, 4, 40)
@@ -21,7 +21,7 @@ SHAPES = [*(shape(family, "small*2") for family in FORMULAS), GVA]
 def test_torch_draws_the_same_inputs(found: Shape) -> None:
     """To the bit, but for the square root and the division of a normalised key."""
     pytest.importorskip("torch")
-    from kernels.torch_draws import TorchSource
+    from stateat.kernels.torch_draws import TorchSource
 
     count = found.layers * units(found)
     ours = FORMULAS[found.family](found, NumpySource(found, IDS), 0, count)
@@ -58,7 +58,7 @@ def test_keys_have_length_one_and_decays_and_writes_are_fractions(family: str) -
 
 
 def test_draws_in_blocks_are_the_draws_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kernels.inputs.BLOCK", 100)
+    monkeypatch.setattr("stateat.kernels.inputs.BLOCK", 100)
     found = shape("kda")
     for stream in STREAMS["kda"]:
         keys = stream_keys(found, stream)

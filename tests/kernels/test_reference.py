@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kernels.draws import CONV, key, unit
-from kernels.draws import bits as draw_bits
-from kernels.reference import STEPS, absorb
-from kernels.shapes import FAMILIES, shape
+from stateat.kernels.draws import CONV, key, unit
+from stateat.kernels.draws import bits as draw_bits
+from stateat.kernels.reference import STEPS, absorb
+from stateat.kernels.shapes import FAMILIES, shape
 
 TOKENS = np.array([7, 49_999, 7, -1, 0, 12])
 
@@ -42,7 +42,7 @@ def test_layers_absorb_apart(family: str) -> None:
 
 def test_a_delta_rule_without_decay_recalls_the_last_value_that_it_wrote_fully() -> None:
     # k.S after the write is (1 - beta |k|^2) k.S + beta |k|^2 v, and here |k| is 1 to within 1e-6
-    from kernels import reference
+    from stateat.kernels import reference
 
     found = replace(shape("gated-delta"), heads=1)
     k = np.random.default_rng(0).normal(size=(1, found.rows))

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from state_cases import at, distance, tokens
 
-from kernels.rounding import round_state
-from kernels.shapes import shape
-from kernels.work import State
+from stateat.kernels.rounding import round_state
+from stateat.kernels.shapes import shape
+from stateat.kernels.work import State
 
 BOUNDS = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
 LOSSY = sorted(BOUNDS)

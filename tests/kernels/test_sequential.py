@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from state_cases import at, distance, in_pieces, need, same, tokens
 
-from kernels import sequential
-from kernels.backends import states_at
-from kernels.inputs import units
-from kernels.reference import absorb
-from kernels.shapes import FAMILIES, Shape, shape
-from kernels.work import Work
+from stateat.kernels import sequential
+from stateat.kernels.backends import states_at
+from stateat.kernels.inputs import units
+from stateat.kernels.reference import absorb
+from stateat.kernels.shapes import FAMILIES, Shape, shape
+from stateat.kernels.work import Work
 
 BACKENDS = ["numpy", "torch"]
 AWKWARD = [63, 65, 130]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernels.shapes import FAMILIES, MODELS, shape
+from stateat.kernels.shapes import FAMILIES, MODELS, shape
 
 PUBLISHED = [
     ("gated-delta", "qwen3-next", "float32", 2_146_304),

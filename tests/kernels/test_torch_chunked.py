@@ -10,11 +10,11 @@ from state_cases import at, distance, in_pieces, same, tokens, truths
 
 pytest.importorskip("torch")
 
-from kernels import torch_chunked
-from kernels.backends import CHUNKED, states_at
-from kernels.reference import absorb
-from kernels.shapes import Shape, shape
-from kernels.work import Work
+from stateat.kernels import torch_chunked
+from stateat.kernels.backends import CHUNKED, states_at
+from stateat.kernels.reference import absorb
+from stateat.kernels.shapes import Shape, shape
+from stateat.kernels.work import Work
 
 GVA = Shape("gated-delta", 2, 6, 2, 8, 24, 4, 40)
 
@@ -111,7 +111,7 @@ def test_a_shorter_chunk_is_padded_to_a_size_of_its_own_length(count: int, chunk
 def test_the_largest_decay_of_the_largest_chunk_stays_finite() -> None:
     """Tokens chosen for the strongest decay of one channel, one after the other."""
     found = shape("kda")
-    from kernels.draws import GATE, bits, half, key
+    from stateat.kernels.draws import GATE, bits, half, key
 
     gates = half(bits(np.arange(50_000)[:, None], key(0, GATE, np.arange(found.rows))))
     strongest = np.argsort(-gates[:, 0])[:512]

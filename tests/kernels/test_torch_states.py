@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from state_cases import at, distance, same, tokens
 
-from kernels import backends, conv, sequential
-from kernels.inputs import FORMULAS
-from kernels.reference import absorb
-from kernels.shapes import Shape, shape
-from kernels.work import State, Work
+from stateat.kernels import backends, conv, sequential
+from stateat.kernels.inputs import FORMULAS
+from stateat.kernels.reference import absorb
+from stateat.kernels.shapes import Shape, shape
+from stateat.kernels.work import State, Work
 
 pytest.importorskip("torch")
 
-from kernels.torch_states import Torch
+from stateat.kernels.torch_states import Torch
 
 GVA = Shape("gated-delta", 2, 6, 2, 8, 24, 4, 40)
 SHAPES = [*(shape(family, "small*2") for family in FORMULAS), GVA]

@@ -2,8 +2,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.triton_plan import ragged, steps, stops
-from kernels.work import Work
+from stateat.kernels.triton_plan import ragged, steps, stops
+from stateat.kernels.work import Work
 
 
 @st.composite

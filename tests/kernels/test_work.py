@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernels.shapes import FAMILIES, shape
-from kernels.work import Work, check, zero
+from stateat.kernels.shapes import FAMILIES, shape
+from stateat.kernels.work import Work, check, zero
 
 KDA = shape("kda")
 TOKENS = np.arange(5)

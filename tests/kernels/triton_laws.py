@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 import torch
 
-from kernels import draws, reference, torch_chunked, torch_states, triton_states
-from kernels.shapes import FAMILIES, Shape, shape
-from kernels.triton_states import CHUNKED, states_at
-from kernels.work import Work, dtype
+from stateat.kernels import draws, reference, torch_chunked, torch_states, triton_states
+from stateat.kernels.shapes import FAMILIES, Shape, shape
+from stateat.kernels.triton_states import CHUNKED, states_at
+from stateat.kernels.work import Work, dtype
 
 TOLERANCE = 1e-6
 CHUNK = 16

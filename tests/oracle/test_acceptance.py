@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracle.acceptance import Acceptance, Misapplied
+from stateat.oracle.acceptance import Acceptance, Misapplied
 
 WRITES = [(21, 5), (22, 6), (23, 7), (24, 8)]
 

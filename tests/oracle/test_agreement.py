@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from sim.cache.partial import PARTIAL_HITS
-from sim.engine.rules import RULES
-from sim.scenario import load
-from sim.simulate import replay
+from stateat.sim.releases.rules import RULES
+from stateat.sim.rules.tail_copy import PARTIAL_HITS
+from stateat.sim.run.simulate import replay
+from stateat.sim.scenario.load import load
 
 FOLLOWED = """
 schema: stateat/1

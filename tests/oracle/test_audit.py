@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracle.audit import Auditor
-from oracle.chunks import CAUSES
-from sim.events import SCHEMA, CopyKind, Finding, Group, Holding, Refusal, Severity, Withdrawal
-from sim.scenario_models import FindingModel
-from sim.tokens import VOCABULARY, Tokens
+from stateat.oracle.audit import Auditor
+from stateat.oracle.chunks import CAUSES
+from stateat.sim.events import SCHEMA, CopyKind, Finding, Group, Holding, Refusal, Severity, Withdrawal
+from stateat.sim.scenario.models import FindingModel
+from stateat.sim.tokens import VOCABULARY, Tokens
 
 ROOT = Path(__file__).resolve().parents[2]
 B = 16

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracle.audit import Auditor
-from sim.events import SCHEMA, Finding, Group
+from stateat.oracle.audit import Auditor
+from stateat.sim.events import SCHEMA, Finding, Group
 
 B = 16
 GROUPS = (Group("attention", "full-attention", 4), Group("gdn", "recurrent", B))

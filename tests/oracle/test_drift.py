@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oracle import hybrid
-from oracle.drift import MAX_TOKENS, Absorbed, Drift, absorb, drift, repetition, state_distances
-from oracle.hybrid import LAYERS, RECURRENT, Memory, build, consume, empty
-from sim.tokens import Ids, segment_ids
+from stateat.oracle import hybrid
+from stateat.oracle.drift import MAX_TOKENS, Absorbed, Drift, absorb, drift, repetition, state_distances
+from stateat.oracle.hybrid import LAYERS, RECURRENT, Memory, build, consume, empty
+from stateat.sim.tokens import Ids, segment_ids
 
 S2 = segment_ids([(1, 2002)])
 """The prompt of seed S2: a slot claims state@1600 of it and holds state@364."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from oracle.grid import disagreements
-from sim.engine import presets
-from sim.engine.options import Options
-from sim.events import Group
-from sim.simulate import drive, options_in_force
-from sim.workload import Arrival
+from stateat.oracle.grid import disagreements
+from stateat.sim.events import Group
+from stateat.sim.options import Options
+from stateat.sim.releases import presets
+from stateat.sim.run.simulate import drive, options_in_force
+from stateat.sim.workload import Arrival
 
 ATTENTION = Group("attention", "full-attention", 16)
 

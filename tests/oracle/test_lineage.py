@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from oracle.lineage import Draft, Lineage
-from sim.events import Write
+from stateat.oracle.lineage import Draft, Lineage
+from stateat.sim.events import Write
 
 
 def draft(root: int | None = None, slot: int = 7) -> Draft:

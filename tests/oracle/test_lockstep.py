@@ -7,8 +7,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracle.lockstep import Lockstep
-from sim.tokens import Tokens
+from stateat.oracle.lockstep import Lockstep
+from stateat.sim.tokens import Tokens
 
 TAPS = 4
 TOKENS = Tokens.explicit(list(range(100, 164)))

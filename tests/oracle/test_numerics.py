@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oracle import numerics
-from oracle.audit import Auditor
-from oracle.numerics import Check, Numerics, TooLarge, relative_error
-from oracle.states import NUMERIC, Arithmetic, Numeric, family
-from oracle.states.held import Held
-from sim.events import SCHEMA, Group
-from sim.tokens import Tokens
+from stateat.oracle import numerics
+from stateat.oracle.audit import Auditor
+from stateat.oracle.numerics import Check, Numerics, TooLarge, relative_error
+from stateat.oracle.states import NUMERIC, Arithmetic, Numeric, family
+from stateat.oracle.states.held import Held
+from stateat.sim.events import SCHEMA, Group
+from stateat.sim.tokens import Tokens
 
 LENGTH = 96
 TOKENS = Tokens.generate(((3, LENGTH),), 0, 8)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracle.slots import Content, Slots
-from sim.events import Write
+from stateat.oracle.slots import Content, Slots
+from stateat.sim.events import Write
 
 A = Write(0, "a", 0, 10, "chunk")
 COPIED = Write(1, "b", 10, 10, "cow")

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import yaml
 
-import sim
-from sim.errors import InputError
-from sim.report.json import dumps
-from sim.scenario import load
-from sim.simulate import replay as run_all
+import stateat
+from stateat.sim.errors import InputError
+from stateat.sim.report.machine.json import dumps
+from stateat.sim.run.simulate import replay as run_all
+from stateat.sim.scenario.load import load
 
 ROOT = Path(__file__).resolve().parents[2]
 S02 = ROOT / "scenarios" / "seeds" / "s02-anatomy.yaml"
@@ -40,19 +40,19 @@ LOAD: dict[str, Any] = {
 
 
 def test_what_is_exported_is_there_and_is_no_module() -> None:
-    assert set(sim.__all__) <= set(dir(sim))
-    for name in sim.__all__:
-        assert not isinstance(getattr(sim, name), ModuleType), name
-    with pytest.raises(AttributeError, match="module 'sim' has no attribute 'nothing'"):
-        sim.nothing  # noqa: B018
+    assert set(stateat.__all__) <= set(dir(stateat))
+    for name in stateat.__all__:
+        assert not isinstance(getattr(stateat, name), ModuleType), name
+    with pytest.raises(AttributeError, match="module 'stateat' has no attribute 'nothing'"):
+        stateat.nothing  # noqa: B018
 
 
 def test_a_submodule_does_not_take_the_place_of_a_function() -> None:
     # Importing every module of the package must leave the functions where they are.
     code = (
-        "import importlib, pkgutil, sim\n"
-        "for m in pkgutil.iter_modules(sim.__path__, 'sim.'):\n    importlib.import_module(m.name)\n"
-        "print(*(n for n in sim.__all__ if not callable(getattr(sim, n))))"
+        "import importlib, pkgutil, stateat, stateat.sim\n"
+        "for m in pkgutil.iter_modules(stateat.sim.__path__, 'stateat.sim.'):\n    importlib.import_module(m.name)\n"
+        "print(*(n for n in stateat.__all__ if not callable(getattr(stateat, n))))"
     )
     child = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert child.stdout.split() == []
@@ -62,43 +62,43 @@ def test_a_path_a_text_a_mapping_and_a_scenario_are_the_same() -> None:
     wanted = dumps(run_all(load(S02)))
     mapping = yaml.safe_load(S02.read_text())
     for source in (S02, str(S02), mapping, load(S02)):
-        assert dumps(sim.replay(source)) == wanted
+        assert dumps(stateat.replay(source)) == wanted
 
 
 def test_recording_changes_nothing_that_is_decided_or_found() -> None:
-    with_it, without = sim.replay(S02), sim.replay(S02, record=False)
+    with_it, without = stateat.replay(S02), stateat.replay(S02, record=False)
     assert dumps(with_it) == dumps(without)
     assert with_it.variants["old gate"].digest == without.variants["old gate"].digest
 
 
 def test_variants_rules_and_state_are_those_of_the_command_line() -> None:
-    assert list(sim.replay(S02, variants="old gate").variants) == ["old gate"]
-    assert list(sim.replay(S02, variants=["fixed gate"]).variants) == ["fixed gate"]
-    assert sim.replay(S02, variants="old gate", rules={"split": "prefill-end"}).variants["old gate"].poisoned == 0
-    states = sim.replay(S02, variants="old gate", state="ring").variants["old gate"].states
+    assert list(stateat.replay(S02, variants="old gate").variants) == ["old gate"]
+    assert list(stateat.replay(S02, variants=["fixed gate"]).variants) == ["fixed gate"]
+    assert stateat.replay(S02, variants="old gate", rules={"split": "prefill-end"}).variants["old gate"].poisoned == 0
+    states = stateat.replay(S02, variants="old gate", state="ring").variants["old gate"].states
     assert states is not None and states.truth.state == "ring"
     with pytest.raises(InputError, match="variant: found 'nobody', allowed old gate, fixed gate"):
-        sim.replay(S02, variants="nobody")
+        stateat.replay(S02, variants="nobody")
     with pytest.raises(InputError, match="allowed are reference, vllm"):
-        sim.replay(S02, engine="sglang")
+        stateat.replay(S02, engine="sglang")
 
 
 def test_another_seed_is_another_run_of_which_nothing_is_expected() -> None:
-    a, b, again = (sim.replay({**LOAD, "expect": {"steps": 0}}, seed=s) for s in (1, 2, 1))
+    a, b, again = (stateat.replay({**LOAD, "expect": {"steps": 0}}, seed=s) for s in (1, 2, 1))
     (one,), (two,), (same,) = (r.variants.values() for r in (a, b, again))
     assert one.digest == same.digest != two.digest
     assert a.ok and not a.has_expectations
-    assert sim.replay({**LOAD, "expect": {"steps": 0}}).failures
+    assert stateat.replay({**LOAD, "expect": {"steps": 0}}).failures
     for wrong in (-1, 2**63, 1.5, "1"):
         with pytest.raises(InputError, match="seed: found"):
-            sim.replay(LOAD, seed=wrong)  # type: ignore[arg-type]
+            stateat.replay(LOAD, seed=wrong)  # type: ignore[arg-type]
 
 
 def test_a_mapping_may_hold_numpy_numbers_tuples_and_paths() -> None:
     engine = {**LOAD["engine"], "num_blocks": np.int64(400)}
-    assert sim.load({**LOAD, "engine": engine}).expanded[0].options.num_blocks == 400
+    assert stateat.load({**LOAD, "engine": engine}).expanded[0].options.num_blocks == 400
     workload = {"requests": ({"id": "a", "prompt": ((1, 20),)},)}
-    assert sim.load({**LOAD, "workload": workload}).expanded[0].workload.requests is not None
+    assert stateat.load({**LOAD, "workload": workload}).expanded[0].workload.requests is not None
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_mapping_may_hold_numpy_numbers_tuples_and_paths() -> None:
 )
 def test_what_is_wrong_with_a_mapping_is_said_without_lines(change: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError) as caught:
-        sim.load({**LOAD, **change})
+        stateat.load({**LOAD, **change})
     assert message in str(caught.value)
 
 
@@ -123,7 +123,7 @@ def test_a_mapping_that_holds_itself_is_refused() -> None:
     endless: dict[str, Any] = dict(LOAD)
     endless["engine"] = endless
     with pytest.raises(InputError, match="nested too deeply"):
-        sim.load(endless)
+        stateat.load(endless)
 
 
 class Everything:
@@ -138,17 +138,17 @@ def everything(chunk: Any) -> int:
 
 
 def test_a_rule_may_be_a_class_or_a_function_of_a_module() -> None:
-    by_name = sim.replay(S02, variants="old gate", rules={"split": "unguarded"}).variants["old gate"]
+    by_name = stateat.replay(S02, variants="old gate", rules={"split": "unguarded"}).variants["old gate"]
     for rule in (Everything, everything):
-        outcome = sim.replay(S02, variants="old gate", rules={"split": rule}).variants["old gate"]
+        outcome = stateat.replay(S02, variants="old gate", rules={"split": rule}).variants["old gate"]
         assert outcome.rules["split"] == f"{rule.__module__}:{rule.__name__}"
         assert outcome.poisoned == by_name.poisoned == 1
 
 
 def test_a_class_of_a_notebook_is_one_of_main() -> None:
     code = (
-        "import sim\nclass Mine:\n    def __call__(self, chunk):\n        return chunk.offered\n"
-        f"result = sim.replay({str(S02)!r}, variants='old gate', rules={{'split': Mine}})\n"
+        "import stateat\nclass Mine:\n    def __call__(self, chunk):\n        return chunk.offered\n"
+        f"result = stateat.replay({str(S02)!r}, variants='old gate', rules={{'split': Mine}})\n"
         "print(result.variants['old gate'].rules['split'], result.variants['old gate'].poisoned)"
     )
     child = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -158,15 +158,15 @@ def test_a_class_of_a_notebook_is_one_of_main() -> None:
 def test_a_rule_that_no_file_could_name_is_refused() -> None:
     for rule in (Everything(), lambda chunk: chunk.offered, 7):
         with pytest.raises(InputError, match=r"rule split: found .*, allowed: a name, module:Name, or a class or func"):
-            sim.replay(S02, rules={"split": rule})
+            stateat.replay(S02, rules={"split": rule})
 
 
 def test_names_come_in_anything_that_gives_them_one_by_one() -> None:
     both = {"old gate", "fixed gate"}
     for variants in (both, frozenset(both), tuple(both), iter(both), dict.fromkeys(both).keys()):
-        assert set(sim.replay(S02, variants=variants).variants) == both
+        assert set(stateat.replay(S02, variants=variants).variants) == both
     for engine in ({"reference"}, ("reference",), iter(["reference"])):
-        assert sim.replay(S02, engine=engine).ok
+        assert stateat.replay(S02, engine=engine).ok
 
 
 SWEEP: dict[str, Any] = {"schema": "stateat-sweep/1", "name": "w", "base": LOAD}
@@ -175,38 +175,38 @@ SWEEP: dict[str, Any] = {"schema": "stateat-sweep/1", "name": "w", "base": LOAD}
 @pytest.mark.parametrize(
     ("call", "given", "said"),
     [
-        (sim.replay, {"variants": []}, "variants: found no name, allowed at least one"),
-        (sim.replay, {"variants": [None]}, "variants: found None, allowed a name or a list of names"),
-        (sim.replay, {"variants": {"a": 1}}, "variants: found {'a': 1}, allowed a name or"),
-        (sim.replay, {"engine": []}, "engine: found no name, allowed at least one"),
-        (sim.replay, {"engine": None}, "engine: found None, allowed a name or a list of names"),
-        (sim.replay, {"rules": ["split=a"]}, "rules: found ['split=a'], allowed a mapping"),
-        (sim.replay, {"rules": "split=a"}, "rules: found 'split=a', allowed a mapping"),
-        (sim.replay, {"rules": {1: "a"}}, "rules: found 1, allowed a text"),
-        (sim.replay, {"rules": {"split": None}}, "rule split: found None, allowed: a name, module:Name"),
-        (sim.replay, {"state": 5}, "state: found 5, allowed a text"),
-        (sim.replay, {"baseline": ""}, "baseline: found '', allowed a text"),
-        (sim.replay, {"seed": True}, "seed: found True, allowed a whole number from 0 to"),
-        (sim.sweep, {"variants": []}, "variants: found no name, allowed at least one"),
-        (sim.sweep, {"jobs": "2"}, "jobs: found '2', allowed a whole number from 1 to 1024"),
-        (sim.sweep, {"jobs": 0}, "jobs: found 0, allowed a whole number from 1 to 1024"),
-        (sim.sweep, {"backend": 3}, "backend: found 3, allowed a text"),
-        (sim.sweep, {"out": 4}, "out: found 4, allowed a path"),
+        (stateat.replay, {"variants": []}, "variants: found no name, allowed at least one"),
+        (stateat.replay, {"variants": [None]}, "variants: found None, allowed a name or a list of names"),
+        (stateat.replay, {"variants": {"a": 1}}, "variants: found {'a': 1}, allowed a name or"),
+        (stateat.replay, {"engine": []}, "engine: found no name, allowed at least one"),
+        (stateat.replay, {"engine": None}, "engine: found None, allowed a name or a list of names"),
+        (stateat.replay, {"rules": ["split=a"]}, "rules: found ['split=a'], allowed a mapping"),
+        (stateat.replay, {"rules": "split=a"}, "rules: found 'split=a', allowed a mapping"),
+        (stateat.replay, {"rules": {1: "a"}}, "rules: found 1, allowed a text"),
+        (stateat.replay, {"rules": {"split": None}}, "rule split: found None, allowed: a name, module:Name"),
+        (stateat.replay, {"state": 5}, "state: found 5, allowed a text"),
+        (stateat.replay, {"baseline": ""}, "baseline: found '', allowed a text"),
+        (stateat.replay, {"seed": True}, "seed: found True, allowed a whole number from 0 to"),
+        (stateat.sweep, {"variants": []}, "variants: found no name, allowed at least one"),
+        (stateat.sweep, {"jobs": "2"}, "jobs: found '2', allowed a whole number from 1 to 1024"),
+        (stateat.sweep, {"jobs": 0}, "jobs: found 0, allowed a whole number from 1 to 1024"),
+        (stateat.sweep, {"backend": 3}, "backend: found 3, allowed a text"),
+        (stateat.sweep, {"out": 4}, "out: found 4, allowed a path"),
         *((call, {"source": wrong}, f"source: found {wrong!r}, allowed a path or a mapping")
-          for call in (sim.replay, sim.load, sim.sweep) for wrong in (None, 5, [1], b"s.yaml")),
+          for call in (stateat.replay, stateat.load, stateat.sweep) for wrong in (None, 5, [1], b"s.yaml")),
     ],
 )  # fmt: skip
 def test_a_wrong_argument_is_named_with_what_is_allowed(call: Any, given: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError) as caught:
-        call(**{"source": SWEEP if call is sim.sweep else LOAD} | given)
+        call(**{"source": SWEEP if call is stateat.sweep else LOAD} | given)
     assert said in str(caught.value)
 
 
 def test_a_seed_may_be_a_number_of_numpy() -> None:
-    assert repr(sim.replay(LOAD, seed=np.int64(3))) == repr(sim.replay(LOAD, seed=3))  # type: ignore[arg-type]
+    assert repr(stateat.replay(LOAD, seed=np.int64(3))) == repr(stateat.replay(LOAD, seed=3))  # type: ignore[arg-type]
 
 
 def test_statistics_take_a_table() -> None:
-    for call in (sim.rates, lambda frame: sim.paired(frame, "a", "b", "steps")):
+    for call in (stateat.rates, lambda frame: stateat.paired(frame, "a", "b", "steps")):
         with pytest.raises(InputError, match="frame: found 5, allowed the table of a sweep"):
             call(5)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from sim import files
-from sim.errors import InputError
-from sim.files import atomic, check_writable, write_text
+from stateat.sim import files
+from stateat.sim.errors import InputError
+from stateat.sim.files import atomic, check_writable, write_text
 
 ROOT = Path(__file__).parents[2]
 
@@ -131,7 +131,7 @@ def test_a_special_file_in_a_folder_that_cannot_be_written_may_be_written(
 def left_by_a_killed_run(path: Path) -> None:
     """Writes half of a file, and ends without any clean-up."""
     code = (
-        "import os, pathlib, sys; from sim.files import atomic\n"
+        "import os, pathlib, sys; from stateat.sim.files import atomic\n"
         "with atomic(pathlib.Path(sys.argv[1]), '--log') as partial:\n"
         "    partial.write_text('half'); os._exit(9)\n"
     )

@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from sim import inputs
-from sim.adapters.log import read as read_log
-from sim.errors import InputError
-from sim.geometry.families import read as read_config
-from sim.inputs import MAX_SHOWN, as_json, open_lines, read_bytes, shown
-from sim.recording import read as read_recording
-from sim.scenario import load
-from sim.sweeps.read import read as read_sweep
-from sim.workload.lengths import Empirical, draw
-from sim.workload.streams import stream
-from sim.workload.traces import Trace
-from sim.workload.traces import read as read_trace
+from stateat.sim import inputs
+from stateat.sim.adapters.log import read as read_log
+from stateat.sim.conformance.recording import read as read_recording
+from stateat.sim.errors import InputError
+from stateat.sim.geometry.families import read as read_config
+from stateat.sim.inputs import MAX_SHOWN, as_json, open_lines, read_bytes, shown
+from stateat.sim.scenario.load import load
+from stateat.sim.sweeps.read import read as read_sweep
+from stateat.sim.workload.lengths import Empirical, draw
+from stateat.sim.workload.streams import stream
+from stateat.sim.workload.traces import Trace
+from stateat.sim.workload.traces import read as read_trace
 
 FORMATS = ("mooncake", "bailian", "azure", "jsonl")
 
@@ -47,10 +47,10 @@ READERS: dict[str, Any] = {
 }
 """Whoever reads a file that a user names."""
 LIMITS = (
-    "sim.inputs.MAX_LINE",
-    "sim.scenario_yaml.MAX_DOCUMENT",
-    "sim.geometry.families.MAX_DOCUMENT",
-    "sim.recording.MAX_RECORDING",
+    "stateat.sim.inputs.MAX_LINE",
+    "stateat.sim.scenario.tree.MAX_DOCUMENT",
+    "stateat.sim.geometry.families.MAX_DOCUMENT",
+    "stateat.sim.conformance.recording.MAX_RECORDING",
 )
 
 
@@ -139,7 +139,7 @@ def test_a_row_of_quoted_line_ends_has_a_limit_too(tmp_path: Path, monkeypatch: 
 
 
 def test_a_trace_of_too_many_blocks_is_told_to_set_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sim.workload.traces.MAX_SEGMENTS", 5)
+    monkeypatch.setattr("stateat.sim.workload.traces.MAX_SEGMENTS", 5)
     rows = [{"id": f"r{i}", "prompt": [[1, 4], [2, 4]]} for i in range(3)]
     (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(InputError, match="more than 5 blocks in all prompts; set limit"):

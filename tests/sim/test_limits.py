@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from sim.errors import InputError
-from sim.scenario import load, runs
-from sim.workload.generate import arrivals
+from stateat.sim.errors import InputError
+from stateat.sim.scenario.load import load, runs
+from stateat.sim.workload.generate import arrivals
 
 FOLDER = Path(__file__).parents[2] / "scenarios" / "limits"
 MARK = "# expect: "

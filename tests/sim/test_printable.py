@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.text import Text
 
-from sim.cli import main
-from sim.cli_options import console_on
-from sim.errors import InputError
-from sim.printable import PrintableStream, one_line, printable, short
+from stateat.sim.cli.main import main
+from stateat.sim.cli.options import console_on
+from stateat.sim.errors import InputError
+from stateat.sim.printable import PrintableStream, one_line, printable, short
 
 EVIL = "\x1b[31mRED\x1b]0;title\x07"
 SEEN = r"\x1b[31mRED\x1b]0;title\x07"

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sim.errors import Stopped
-from sim.signals import is_signal, last, raising
+from stateat.sim.errors import Stopped
+from stateat.sim.signals import is_signal, last, raising
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
@@ -28,7 +28,7 @@ class Comes:
 
 sys.meta_path.insert(0, Comes())
 sys.argv = ["stateat", *sys.argv[1:]]
-from sim.entry import main
+from stateat.sim.cli.entry import main
 
 main()
 """
@@ -55,7 +55,7 @@ def test_while_the_program_is_loaded_it_is_one_line(number: int, code: int) -> N
 
 
 def test_while_a_command_is_loaded_too() -> None:
-    done = stopped("sim.scenario_models", signal.SIGINT)
+    done = stopped("stateat.sim.scenario.models", signal.SIGINT)
     assert (done.returncode, done.stderr) == (130, "stateat: interrupted; nothing was written\n")
 
 
@@ -106,9 +106,8 @@ def test_handlers_are_put_back() -> None:
 
 
 def test_the_entry_loads_nothing_heavy_before_it_hears() -> None:
-    code = (
-        "import sys; import sim.entry; print([m for m in ('click', 'numpy', 'pydantic', 'rich') if m in sys.modules])"
-    )
+    code = "import sys; import stateat.sim.cli.entry\n"
+    code += "print([m for m in ('click', 'numpy', 'pydantic', 'rich') if m in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env=os.environ | {"PYTHONPATH": str(ROOT)},

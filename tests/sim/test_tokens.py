@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sim.tokens import (
+from stateat.sim.tokens import (
     EMPTY,
     MULTIPLIERS,
     VOCABULARY,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sim.adapters.vllm import install
+from stateat.sim.adapters.vllm import install
 
 FAKE = Path(__file__).resolve().parent / "fake_vllm_worker.py"
 SCENARIO: dict[str, Any] = {

@@ -14,9 +14,17 @@ import sys
 from importlib import import_module
 
 LOADED = (
-    "pandas", "sim.api", "sim.cli", "sim.conform", "sim.geometry.example", "sim.recording", "sim.report.sweep",
-    "sim.report.table", "sim.sweeps.execute", "sim.sweeps.read",
-)  # fmt: skip
+    "pandas",
+    "stateat.sim.api",
+    "stateat.sim.cli.main",
+    "stateat.sim.conformance.compare",
+    "stateat.sim.conformance.recording",
+    "stateat.sim.geometry.example",
+    "stateat.sim.report.terminal.sweep",
+    "stateat.sim.report.terminal.table",
+    "stateat.sim.sweeps.execute",
+    "stateat.sim.sweeps.read",
+)
 """Before the first fork."""
 
 
@@ -37,7 +45,7 @@ def put(number: int, how: str) -> None:
 
 def child(cell: dict[str, object]) -> None:
     """One command, to the end of its process."""
-    from sim.entry import main
+    from stateat.sim.cli.entry import main
 
     signal.alarm(60)
     for number, how in cell["streams"].items():  # type: ignore[attr-defined]

@@ -8,16 +8,17 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from sim.conform import Decisions
-from sim.engine.guard import GUARDS
-from sim.engine.options import METHODS, Options, Speculative
-from sim.engine.presets import PRESETS
-from sim.events import Group
-from sim.simulate import Make, drive
-from sim.workload import Arrival
+from stateat.sim.cache.drafter_drop import GUARDS
+from stateat.sim.conformance.compare import Decisions
+from stateat.sim.events import Group
+from stateat.sim.options import METHODS, Options, Speculative
+from stateat.sim.releases.presets import PRESETS
+from stateat.sim.run.simulate import Make, drive
+from stateat.sim.workload import Arrival
 
 UNSAID = frozenset({"preset", "rules", "offload", "decode_context_parallel_size", "max_concurrent_batches"})
-"""Options that no live release is asked with (:mod:`sim.adapters.vllm`): what a server draws of them is nothing."""
+"""Options that no live release is asked with (:mod:`stateat.sim.adapters.vllm`): what a server draws of them is
+nothing."""
 INERT = frozenset({"initial_block_size", "costs", "clock", "acceptance_rate"})
 """Options that decide nothing under a preset's own rules, or only when steps begin and which drafts are right."""
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kernels.backends import states_at
-from kernels.reference import absorb
-from kernels.shapes import Shape
-from kernels.work import State, Work
+from stateat.kernels.backends import states_at
+from stateat.kernels.reference import absorb
+from stateat.kernels.shapes import Shape
+from stateat.kernels.work import State, Work
 
 VOCABULARY = 50_000
 

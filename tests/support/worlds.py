@@ -8,9 +8,9 @@ from math import gcd
 
 from hypothesis import strategies as st
 
-from sim.engine.options import Options, Speculative
-from sim.events import Group, Observer
-from sim.workload import Arrival
+from stateat.sim.events import Group, Observer
+from stateat.sim.options import Options, Speculative
+from stateat.sim.workload import Arrival
 
 
 @dataclass(frozen=True)

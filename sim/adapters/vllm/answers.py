@@ -8,9 +8,9 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from pydantic import Discriminator, Field, StringConstraints, Tag, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from sim.engine.options import Options
-from sim.engine.request import Request
-from sim.errors import EngineError
+from stateat.sim.engine.request import Request
+from stateat.sim.errors import EngineError
+from stateat.sim.options import Options
 
 Whole = Annotated[int, Field(ge=0, lt=1 << 53)]
 Token = Annotated[int, Field(ge=-1, lt=1 << 31)]
@@ -40,7 +40,7 @@ Event = Annotated[
     | Annotated[tuple[Literal["unclaim"], Whole, Whole, Hash, Words], Tag("unclaim")],
     Discriminator(lambda said: str(said[0]) if isinstance(said, list | tuple) and said else ""),
 ]
-"""What the worker heard, in order; the fields are those of :class:`sim.events.Observer`'s events."""
+"""What the worker heard, in order; the fields are those of :class:`stateat.sim.events.Observer`'s events."""
 
 
 class Hello(TypedDict):

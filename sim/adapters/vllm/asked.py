@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sim.adapters.vllm import install
-from sim.engine import presets
-from sim.errors import InputError
-from sim.files import absolute, real
+from stateat.sim.adapters.vllm import install
+from stateat.sim.errors import InputError
+from stateat.sim.files import absolute, real
+from stateat.sim.releases import presets
 
 REFERENCE = "reference"
 OWN = "vllm"

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from sim.engine.options import Offload, Options, Speculative
-from sim.events import Group
-from sim.workload import Arrival
+from stateat.sim.events import Group
+from stateat.sim.options import Offload, Options, Speculative
+from stateat.sim.workload import Arrival
 
 SENT = "sent"
 """Told to the release: in :func:`wire`, or with each request, as it is or as what follows from it."""

@@ -1,7 +1,8 @@
 """The real scheduler of a vLLM release in place of the reference engine.
 
 The child decides and claims; what its decisions do to states is the same physical model as for the reference engine
-(:mod:`sim.worker`), and what it samples and drafts follows from the same token formula (:mod:`sim.engine.request`).
+(:mod:`stateat.sim.worker.worker`), and what it samples and drafts follows from the same token formula
+(:mod:`stateat.sim.engine.request`).
 """
 
 from __future__ import annotations
@@ -12,25 +13,25 @@ from typing import Any
 
 import numpy as np
 
-from sim.adapters.vllm.answers import ADDED, BEGUN, COMMIT, STEP, Check, Event, RowSaid
-from sim.adapters.vllm.config import refused, wire
-from sim.adapters.vllm.process import Child
-from sim.cache.groups import CopyOnWrite
-from sim.cache.manager import KVCache
-from sim.engine.encoder import Encoder
-from sim.engine.options import Options
-from sim.engine.request import Request
-from sim.engine.rules import Rules
-from sim.engine.sampling import sample
-from sim.engine.scheduler import Step
-from sim.engine.seed import config_block
-from sim.engine.sizing import Sizing
-from sim.errors import EngineError, RefusedError
-from sim.events import Observer
-from sim.rows import Rows, widths
-from sim.tokens import segment_ids
-from sim.worker import Row, Worker
-from sim.workload import Arrival
+from stateat.sim.adapters.vllm.answers import ADDED, BEGUN, COMMIT, STEP, Check, Event, RowSaid
+from stateat.sim.adapters.vllm.config import refused, wire
+from stateat.sim.adapters.vllm.process import Child
+from stateat.sim.cache.groups import CopyOnWrite
+from stateat.sim.cache.manager import KVCache
+from stateat.sim.engine.encoder import Encoder
+from stateat.sim.engine.request import Request
+from stateat.sim.engine.sampling import sample
+from stateat.sim.engine.scheduler import Step
+from stateat.sim.engine.sizing import Sizing
+from stateat.sim.errors import EngineError, RefusedError
+from stateat.sim.events import Observer
+from stateat.sim.options import Options
+from stateat.sim.releases.rules import Rules
+from stateat.sim.rules.start_column import config_block
+from stateat.sim.tokens import segment_ids
+from stateat.sim.worker.block_tables import Rows, widths
+from stateat.sim.worker.worker import Row, Worker
+from stateat.sim.workload import Arrival
 
 
 class LiveWorker(Worker):
@@ -48,7 +49,7 @@ class LiveWorker(Worker):
 
 
 class LiveScheduler:
-    """What :class:`sim.loop.Simulation` needs of a scheduler, from a child process.
+    """What :class:`stateat.sim.run.clock.Simulation` needs of a scheduler, from a child process.
 
     Raises RefusedError, by name, for what the release cannot be told, lacks, or makes something else of, and
     EngineError when the child crashes, hangs or answers nonsense. ``warnings`` holds what a server of the release would

@@ -8,16 +8,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sim.adapters.vllm import install
-from sim.adapters.vllm.asked import OWN, REFERENCE, Asked, asked, check_apart, labelled, nearest, of_python, of_release
-from sim.adapters.vllm.engine import LiveScheduler
-from sim.adapters.vllm.process import Child
-from sim.engine import presets
-from sim.engine.options import Options
-from sim.engine.rules import Rules
-from sim.errors import EngineError, InputError, RefusedError, StateatError
-from sim.events import Observer
-from sim.scenario import Run
+from stateat.sim.adapters.vllm import install
+from stateat.sim.adapters.vllm.asked import (
+    OWN,
+    REFERENCE,
+    Asked,
+    asked,
+    check_apart,
+    labelled,
+    nearest,
+    of_python,
+    of_release,
+)
+from stateat.sim.adapters.vllm.engine import LiveScheduler
+from stateat.sim.adapters.vllm.process import Child
+from stateat.sim.errors import EngineError, InputError, RefusedError, StateatError
+from stateat.sim.events import Observer
+from stateat.sim.options import Options
+from stateat.sim.releases import presets
+from stateat.sim.releases.rules import Rules
+from stateat.sim.scenario.load import Run
 
 CLEAN = {"poisoned": 0}
 """What is expected of a run on an engine for which the file expects nothing."""

@@ -18,10 +18,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sim.adapters.vllm import pins
-from sim.adapters.vllm.process import WORKER, Child
-from sim.errors import EngineError, InputError
-from sim.files import real
+from stateat.sim.adapters.vllm import pins
+from stateat.sim.adapters.vllm.process import WORKER, Child
+from stateat.sim.errors import EngineError, InputError
+from stateat.sim.files import real
 
 CACHE = Path("~/.cache/stateat/vllm")
 BASE = "base"
@@ -89,9 +89,9 @@ class Source:
 def install(release: str, *, unpinned: bool = False, cache: Path = CACHE, progress: Say = lambda _: None) -> Installed:
     """Fetch a release unless it is there. Raises InputError (name, registry, hash, disk) or EngineError (no import).
 
-    What is fetched must have the hash that :mod:`sim.adapters.vllm.pins` knows; ``unpinned`` lets what has none there
-    be taken on the registry's word. ``progress`` is told what happens, sizes before anything is fetched. Whatever
-    interrupts it, nothing half-done is taken for an installed release.
+    What is fetched must have the hash that :mod:`stateat.sim.adapters.vllm.pins` knows; ``unpinned`` lets what has
+    none there be taken on the registry's word. ``progress`` is told what happens, sizes before anything is fetched.
+    Whatever interrupts it, nothing half-done is taken for an installed release.
     """
     _check_name(release)
     cache = cache.expanduser()

@@ -6,7 +6,7 @@ import sys
 from collections import deque
 from contextlib import suppress
 
-from sim.printable import short
+from stateat.sim.printable import short
 
 SHOWN_LINES = 1000
 """Of what one worker prints; of the rest it is said that there is more."""

@@ -15,10 +15,10 @@ from itertools import count
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from sim.adapters.vllm.answers import HELLO, Answer
-from sim.adapters.vllm.prints import SHOWN_CHARACTERS, Prints
-from sim.errors import EngineError, RefusedError
-from sim.printable import short
+from stateat.sim.adapters.vllm.answers import HELLO, Answer
+from stateat.sim.adapters.vllm.prints import SHOWN_CHARACTERS, Prints
+from stateat.sim.errors import EngineError, RefusedError
+from stateat.sim.printable import short
 
 WORKER = Path(__file__).resolve().parent.parent / "vllm_worker.py"
 START_S = 180.0

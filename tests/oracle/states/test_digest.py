@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracle.states import family
-from oracle.states.digest import Digest
-from sim.tokens import PLACEHOLDER, Tokens
+from stateat.oracle.states import family
+from stateat.oracle.states.digest import Digest
+from stateat.sim.tokens import PLACEHOLDER, Tokens
 
 FAMILY = Digest()
 IDS = st.lists(st.integers(0, 49_999), min_size=1, max_size=40)

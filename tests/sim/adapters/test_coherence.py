@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from sim.adapters.coherence import Coherence
-from sim.adapters.log import Recorder
-from sim.errors import InputError
-from sim.events import EVENTS, SCHEMA, Fanout, Group, Observer
-from sim.report.json import to_json
-from sim.result import Outcome
-from sim.scenario import load, runs
-from sim.simulate import audit, simulate
+from stateat.sim.adapters.coherence import Coherence
+from stateat.sim.adapters.log import Recorder
+from stateat.sim.errors import InputError
+from stateat.sim.events import EVENTS, SCHEMA, Fanout, Group, Observer
+from stateat.sim.report.machine.json import to_json
+from stateat.sim.run.result import Outcome
+from stateat.sim.run.simulate import audit, simulate
+from stateat.sim.scenario.load import load, runs
 
 ROOT = Path(__file__).resolve().parents[3]
 DEPLOYMENT = (ROOT / "docs" / "examples" / "deployment.jsonl").read_text().splitlines()

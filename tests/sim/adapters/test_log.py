@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.adapters.log import Recorder, read
-from sim.errors import InputError
-from sim.events import EVENTS, SCHEMA, Group, Observer, Run, tell
-from sim.report.json import to_json
-from sim.scenario import load, runs
-from sim.simulate import audit, replay, simulate
+from stateat.sim.adapters.log import Recorder, read
+from stateat.sim.errors import InputError
+from stateat.sim.events import EVENTS, SCHEMA, Group, Observer, Run, tell
+from stateat.sim.report.machine.json import to_json
+from stateat.sim.run.simulate import audit, replay, simulate
+from stateat.sim.scenario.load import load, runs
 
 ROOT = Path(__file__).resolve().parents[3]
 S02 = ROOT / "scenarios" / "seeds" / "s02-anatomy.yaml"
@@ -439,7 +439,7 @@ def test_a_log_without_names_is_that_of_its_engine(tmp_path: Path) -> None:
 
 def test_a_real_deployments_tokens_are_checked_as_they_are(tmp_path: Path) -> None:
     """Explicit ids in place of segments: the same verdicts."""
-    from sim.tokens import Tokens
+    from stateat.sim.tokens import Tokens
 
     lines = []
     for line in LINES:

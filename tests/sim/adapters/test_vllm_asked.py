@@ -13,9 +13,9 @@ from fake_engines import checkout, git
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.adapters.vllm import install
-from sim.adapters.vllm.asked import Asked, asked, check_apart, labelled, nearest, of_python
-from sim.errors import InputError
+from stateat.sim.adapters.vllm import install
+from stateat.sim.adapters.vllm.asked import Asked, asked, check_apart, labelled, nearest, of_python
+from stateat.sim.errors import InputError
 
 PART = st.sampled_from(["a", "b", "vllm", "0.27.0", "0.33", "main"])
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from sim.adapters.vllm.config import ALONE, OURS, PARTS, PHYSICAL, REACH, SENT, refused, wire
-from sim.engine.options import Offload, Options, Speculative
-from sim.engine.rules import RULES
-from sim.events import Group
-from sim.workload import Arrival
+from stateat.sim.adapters.vllm.config import ALONE, OURS, PARTS, PHYSICAL, REACH, SENT, refused, wire
+from stateat.sim.events import Group
+from stateat.sim.options import Offload, Options, Speculative
+from stateat.sim.releases.rules import RULES
+from stateat.sim.workload import Arrival
 
 GROUPS = (Group("attention", "full-attention", 16), Group("gdn", "recurrent", 32))
 OPTIONS = Options(GROUPS, speculative=Speculative("mtp", 2))

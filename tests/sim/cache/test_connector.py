@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.cache.connector import by_position, drafters
-from sim.events import Group
+from stateat.sim.cache.connector import by_position, drafters
+from stateat.sim.events import Group
 
 
 def test_a_copy_of_the_table_names_a_slot_for_each_whole_block() -> None:

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.cache.groups import AttentionCache, RecurrentCache, Table
-from sim.cache.lookup import geometry
-from sim.cache.pool import NULL, BlockPool
-from sim.cache.retire import stops_at_null_gap
-from sim.conform import Decisions
-from sim.engine.options import Options
-from sim.events import Group
-from sim.simulate import drive
-from sim.tokens import Tokens
-from sim.workload import Arrival
+from stateat.sim.cache.groups import AttentionCache, RecurrentCache, Table
+from stateat.sim.cache.lookup import geometry
+from stateat.sim.cache.pool import NULL, BlockPool
+from stateat.sim.cache.skipped_states import stops_at_null_gap
+from stateat.sim.conformance.compare import Decisions
+from stateat.sim.events import Group
+from stateat.sim.options import Options
+from stateat.sim.run.simulate import drive
+from stateat.sim.tokens import Tokens
+from stateat.sim.workload import Arrival
 
 B = 16
 GEO = geometry(Options((Group("attention", "full-attention", 4), Group("gdn", "recurrent", B))), False)

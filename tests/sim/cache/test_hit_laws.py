@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.engine.options import Options, Speculative
-from sim.events import Group
-from sim.simulate import drive
-from sim.workload import Arrival
+from stateat.sim.events import Group
+from stateat.sim.options import Options, Speculative
+from stateat.sim.run.simulate import drive
+from stateat.sim.workload import Arrival
 
 UNITS = st.sampled_from([(4, 16), (4, 32), (8, 16), (8, 32), (16, 64), (16, 48), (2, 8), (5, 20), (1, 4)])
 """Nine pairs of a hash unit, which is attention's block too, and a recurrent block."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.cache.joint import LOOKUPS, maximum, minimum, per_group
-from sim.cache.lookup import Geometry, Hit, geometry, intersection
-from sim.cache.pool import NULL, BlockPool
-from sim.engine.options import Options
-from sim.events import Group
-from sim.tokens import Tokens
+from stateat.sim.cache.joint import LOOKUPS, maximum, minimum, per_group
+from stateat.sim.cache.lookup import Geometry, Hit, geometry, intersection
+from stateat.sim.cache.pool import NULL, BlockPool
+from stateat.sim.events import Group
+from stateat.sim.options import Options
+from stateat.sim.tokens import Tokens
 
 LENGTH = 64
 TOKENS = Tokens.generate([(1, LENGTH)], 0, 0)

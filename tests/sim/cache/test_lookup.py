@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.cache.lookup import Geometry, Hit, geometry, intersection
-from sim.cache.pool import NULL, BlockPool
-from sim.engine.options import Options, Speculative
-from sim.events import Group
-from sim.simulate import drive
-from sim.tokens import Tokens
-from sim.workload import Arrival
+from stateat.sim.cache.lookup import Geometry, Hit, geometry, intersection
+from stateat.sim.cache.pool import NULL, BlockPool
+from stateat.sim.events import Group
+from stateat.sim.options import Options, Speculative
+from stateat.sim.run.simulate import drive
+from stateat.sim.tokens import Tokens
+from stateat.sim.workload import Arrival
 
 LENGTH = 96
 TOKENS = Tokens.generate([(1, LENGTH)], 0, 0)

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.cache.manager import KVCache
-from sim.engine import presets, rules
-from sim.engine.options import Options, Speculative
-from sim.engine.request import Request
-from sim.events import Group, Observer
-from sim.workload import Arrival
+from stateat.sim.cache.manager import KVCache
+from stateat.sim.engine.request import Request
+from stateat.sim.events import Group, Observer
+from stateat.sim.options import Options, Speculative
+from stateat.sim.releases import presets, rules
+from stateat.sim.workload import Arrival
 
 GROUPS = (Group("attention", "full-attention", 4), Group("gdn", "recurrent", 16))
 OPTIONS = Options(GROUPS, num_blocks=60)

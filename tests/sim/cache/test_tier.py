@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.cache.pool import BlockPool
-from sim.cache.tier import WINDOWS, Key, Shelf, Tier, reach
-from sim.engine.options import Offload, Options
-from sim.events import Group, Observer
-from sim.scenario import load, runs
-from sim.simulate import drive
-from sim.workload import Arrival
+from stateat.sim.cache.pool import BlockPool
+from stateat.sim.cache.tier import WINDOWS, Key, Shelf, Tier, reach
+from stateat.sim.events import Group, Observer
+from stateat.sim.options import Offload, Options
+from stateat.sim.run.simulate import drive
+from stateat.sim.scenario.load import load, runs
+from stateat.sim.workload import Arrival
 
 KEYS = st.lists(st.sampled_from([(g, bytes([k])) for g in (0, 1) for k in range(8)]), max_size=8, unique=True)
 

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.cache.lookup import geometry, intersection, window_blocks
-from sim.cache.pool import NULL, BlockPool
-from sim.cache.window import MASKS, Mask
-from sim.conform import Decisions
-from sim.engine.options import Options, Speculative
-from sim.events import Group
-from sim.result import Outcome
-from sim.simulate import drive
-from sim.tokens import Tokens
-from sim.workload import Arrival
+from stateat.sim.cache.lookup import geometry, intersection, window_blocks
+from stateat.sim.cache.pool import NULL, BlockPool
+from stateat.sim.cache.window import MASKS, Mask
+from stateat.sim.conformance.compare import Decisions
+from stateat.sim.events import Group
+from stateat.sim.options import Options, Speculative
+from stateat.sim.run.result import Outcome
+from stateat.sim.run.simulate import drive
+from stateat.sim.tokens import Tokens
+from stateat.sim.workload import Arrival
 
 LENGTH = 96
 TOKENS = Tokens.generate([(1, LENGTH)], 0, 0)

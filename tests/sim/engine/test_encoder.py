@@ -9,12 +9,12 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from sim.engine.options import Options, Speculative
-from sim.engine.presets import PRESETS
-from sim.events import Group, Observer
-from sim.result import Outcome
-from sim.simulate import drive
-from sim.workload import Arrival
+from stateat.sim.events import Group, Observer
+from stateat.sim.options import Options, Speculative
+from stateat.sim.releases.presets import PRESETS
+from stateat.sim.run.result import Outcome
+from stateat.sim.run.simulate import drive
+from stateat.sim.workload import Arrival
 
 BLOCK = 8
 GROUPS = (Group("attention", "full-attention", 8), Group("gdn", "recurrent", BLOCK))

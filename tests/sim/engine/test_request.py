@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.cache.fine import FINE_HITS
-from sim.engine.options import Options, Speculative
-from sim.engine.request import Acceptance, Request
-from sim.events import Group, Observer
-from sim.tokens import VOCABULARY
-from sim.workload import Arrival
+from stateat.sim.engine.request import Acceptance, Request
+from stateat.sim.events import Group, Observer
+from stateat.sim.options import Options, Speculative
+from stateat.sim.rules.partial_hits import FINE_HITS
+from stateat.sim.tokens import VOCABULARY
+from stateat.sim.workload import Arrival
 
 GROUPS = (Group("attention", "full-attention", 4), Group("gdn", "recurrent", 16))
 

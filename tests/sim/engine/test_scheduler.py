@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.conform import Decisions
-from sim.engine.options import Options, Speculative
-from sim.events import EVENTS, Group, Observer
-from sim.result import Outcome
-from sim.simulate import drive
-from sim.workload import Arrival
+from stateat.sim.conformance.compare import Decisions
+from stateat.sim.events import EVENTS, Group, Observer
+from stateat.sim.options import Options, Speculative
+from stateat.sim.run.result import Outcome
+from stateat.sim.run.simulate import drive
+from stateat.sim.workload import Arrival
 
 GROUPS = (Group("attention", "full-attention", 4), Group("gdn", "recurrent", 16))
 CACHED = Options(GROUPS, num_blocks=500, clock="steps")

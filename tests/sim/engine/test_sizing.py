@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from sim.cache.manager import KVCache
-from sim.engine import presets, rules
-from sim.engine.encoder import Encoder
-from sim.engine.options import Options
-from sim.engine.request import Request
-from sim.engine.sizing import Sizing
-from sim.events import Group, Observer
-from sim.workload import Arrival
+from stateat.sim.cache.manager import KVCache
+from stateat.sim.engine.encoder import Encoder
+from stateat.sim.engine.request import Request
+from stateat.sim.engine.sizing import Sizing
+from stateat.sim.events import Group, Observer
+from stateat.sim.options import Options
+from stateat.sim.releases import presets, rules
+from stateat.sim.workload import Arrival
 
 GROUPS = (Group("attention", "full-attention", 16), Group("gdn", "recurrent", 16))
 

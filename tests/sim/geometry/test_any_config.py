@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from model_configs import CONFIGS, config
 
-from sim.engine.presets import PRESETS
-from sim.errors import InputError
-from sim.geometry.derive import Geometry, derive
-from sim.geometry.example import complaints, options
-from sim.geometry.families import MODEL_TYPES, model_of
-from sim.geometry.model import KV_DTYPES, MODES, Serving
-from sim.geometry.remarks import remarks
-from sim.report.geometry import to_json
+from stateat.sim.errors import InputError
+from stateat.sim.geometry.derive import Geometry, derive
+from stateat.sim.geometry.example import complaints, options
+from stateat.sim.geometry.families import MODEL_TYPES, model_of
+from stateat.sim.geometry.model import KV_DTYPES, MODES, Serving
+from stateat.sim.geometry.remarks import remarks
+from stateat.sim.releases.presets import PRESETS
+from stateat.sim.report.terminal.geometry import to_json
 
 KEYS = sorted({key for values in CONFIGS.values() for key in values.get("text_config", values)})
 widths = st.integers(-1, 20) | st.sampled_from([32, 64, 4096, 4097, 1 << 24, 1 << 40])

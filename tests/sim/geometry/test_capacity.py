@@ -9,14 +9,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.errors import InputError
-from sim.geometry.capacity import request_blocks, tokens_of
-from sim.geometry.derive import Geometry, derive
-from sim.geometry.example import scenario
-from sim.geometry.model import Serving
-from sim.geometry.named import NAMED, named
-from sim.geometry.releases import SIZING
-from sim.scenario import load
+from stateat.sim.errors import InputError
+from stateat.sim.geometry.capacity import request_blocks, tokens_of
+from stateat.sim.geometry.derive import Geometry, derive
+from stateat.sim.geometry.example import scenario
+from stateat.sim.geometry.model import Serving
+from stateat.sim.geometry.named import NAMED, named
+from stateat.sim.geometry.releases import SIZING
+from stateat.sim.scenario.load import load
 
 FP8 = {"kv_cache_dtype": "fp8", "num_speculative_tokens": 3}
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from kernels.shapes import BYTES, delta
-from sim.engine.presets import PRESETS
-from sim.errors import InputError
-from sim.geometry.derive import Geometry, derive, fits
-from sim.geometry.model import DTYPES, KV_DTYPES, Model, Serving
-from sim.geometry.named import NAMED, named
-from sim.geometry.releases import SIZING, sizing
+from stateat.kernels.shapes import BYTES, delta
+from stateat.sim.errors import InputError
+from stateat.sim.geometry.derive import Geometry, derive, fits
+from stateat.sim.geometry.model import DTYPES, KV_DTYPES, Model, Serving
+from stateat.sim.geometry.named import NAMED, named
+from stateat.sim.geometry.releases import SIZING, sizing
+from stateat.sim.releases.presets import PRESETS
 
 RANKS = (1, 2, 4, 8, 16)
 

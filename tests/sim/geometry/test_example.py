@@ -10,15 +10,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from model_configs import config
 
-from sim.engine.presets import PRESETS
-from sim.errors import InputError
-from sim.geometry.derive import derive, fits
-from sim.geometry.example import options, scenario
-from sim.geometry.families import model_of
-from sim.geometry.model import Serving
-from sim.geometry.named import NAMED, named
-from sim.scenario import load
-from sim.simulate import replay
+from stateat.sim.errors import InputError
+from stateat.sim.geometry.derive import derive, fits
+from stateat.sim.geometry.example import options, scenario
+from stateat.sim.geometry.families import model_of
+from stateat.sim.geometry.model import Serving
+from stateat.sim.geometry.named import NAMED, named
+from stateat.sim.releases.presets import PRESETS
+from stateat.sim.run.simulate import replay
+from stateat.sim.scenario.load import load
 
 
 def written(folder: Path, name: str, **flags: object) -> Path:

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from model_configs import CONFIGS, config
 
-from sim.errors import InputError
-from sim.geometry.defaults import DEFAULTS
-from sim.geometry.families import FAMILIES, MODEL_TYPES, model_of, read
-from sim.geometry.named import NAMED
+from stateat.sim.errors import InputError
+from stateat.sim.geometry.defaults import DEFAULTS
+from stateat.sim.geometry.families import FAMILIES, MODEL_TYPES, model_of, read
+from stateat.sim.geometry.named import NAMED
 
 
 def parsed(values: dict[str, Any]) -> Any:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from model_configs import config
 
-import sim
-from sim.geometry.derive import derive
-from sim.geometry.example import _engine, options
-from sim.geometry.families import model_of
-from sim.geometry.model import Serving
-from sim.geometry.named import named
-from sim.geometry.remarks import remarks
-from sim.shortest import shortest_repeat
+import stateat
+from stateat.sim.explain.shortest import shortest_repeat
+from stateat.sim.geometry.derive import derive
+from stateat.sim.geometry.example import _engine, options
+from stateat.sim.geometry.families import model_of
+from stateat.sim.geometry.model import Serving
+from stateat.sim.geometry.named import named
+from stateat.sim.geometry.remarks import remarks
 
 QUIET = {"preset": "vllm-0.28.0"}
 
@@ -70,7 +70,9 @@ def test_what_is_said_of_repeats_is_what_repeats_hit(unit: int | None, hits: lis
     assert line.endswith("by its first repeat" if unit else "by a repeat, however often it comes")
     engine = _engine(derive(named("qwen3.6-27b"), Serving(**flags)))  # type: ignore[arg-type]
     sent = [{"id": f"r{i}", "arrive": 9 * i, "prompt": [[1, 1000]], "max_tokens": 1} for i in range(4)]
-    result = sim.replay({"schema": "stateat/1", "name": "repeats", "engine": engine, "workload": {"requests": sent}})
+    result = stateat.replay(
+        {"schema": "stateat/1", "name": "repeats", "engine": engine, "workload": {"requests": sent}}
+    )
     assert list(result.requests["hit_tokens"]) == hits
 
 

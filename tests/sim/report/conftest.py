@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from sim.events import SCHEMA, Finding, Group, Observer, Write
-from sim.result import Failure, Outcome, Result
+from stateat.sim.events import SCHEMA, Finding, Group, Observer, Write
+from stateat.sim.run.result import Failure, Outcome, Result
 
 GROUPS = (Group("attention", "full-attention", 16, eagle=True), Group("gdn", "recurrent", 1600))
 HASH = b"\x01" * 16

@@ -18,15 +18,15 @@ import pytest
 import small_sweep
 import yaml
 
-import sim
-from sim.errors import InputError, MissingError
-from sim.scenario import load
-from sim.simulate import simulate
-from sim.sweeps import execute as executing
-from sim.sweeps.journal import Journal, path_of
-from sim.sweeps.pool import Pool
-from sim.sweeps.read import read
-from sim.sweeps.work import COUNTS, work
+import stateat
+from stateat.sim.errors import InputError, MissingError
+from stateat.sim.run.simulate import simulate
+from stateat.sim.scenario.load import load
+from stateat.sim.sweeps import execute as executing
+from stateat.sim.sweeps.journal import Journal, path_of
+from stateat.sim.sweeps.pool import Pool
+from stateat.sim.sweeps.read import read
+from stateat.sim.sweeps.work import COUNTS, work
 
 ROOT = Path(__file__).resolve().parents[3]
 RULES = '''
@@ -81,7 +81,7 @@ def with_rule(rule: str, **changes: Any) -> dict[str, Any]:
 def command(folder: Path, sweep: dict[str, Any], *more: str) -> list[str]:
     file = folder / "sweep.yaml"
     file.write_text(yaml.safe_dump(sweep, sort_keys=False))
-    main = "from sim.cli import main; main(prog_name='stateat')"
+    main = "from stateat.sim.cli.main import main; main(prog_name='stateat')"
     return [sys.executable, "-P", "-c", main, "sweep", str(file), "--allow-code", *more]
 
 
@@ -100,17 +100,17 @@ def journal_runs(out: Path) -> list[int]:
 @pytest.mark.parametrize("suffix", [".parquet", ".csv"])
 def test_the_table_is_the_same_bytes_for_any_number_of_jobs(tmp_path: Path, suffix: str) -> None:
     one, two = tmp_path / f"one{suffix}", tmp_path / f"two{suffix}"
-    first = sim.sweep(small_sweep.sweep(), out=one)
-    second = sim.sweep(small_sweep.sweep(), out=two, jobs=2)
+    first = stateat.sweep(small_sweep.sweep(), out=one)
+    second = stateat.sweep(small_sweep.sweep(), out=two, jobs=2)
     assert one.read_bytes() == two.read_bytes()
     pd.testing.assert_frame_equal(first, second)
-    pd.testing.assert_frame_equal(first, sim.sweep(small_sweep.sweep()))
+    pd.testing.assert_frame_equal(first, stateat.sweep(small_sweep.sweep()))
     if suffix == ".parquet":
         pd.testing.assert_frame_equal(pd.read_parquet(one), first)
 
 
 def test_a_row_is_what_the_run_comes_to() -> None:
-    table = sim.sweep(small_sweep.sweep())
+    table = stateat.sweep(small_sweep.sweep())
     assert list(table.columns) == [
         "run", "point", "seed", "variant", "case", "engine.max_num_batched_tokens", *COUNTS, "error",
     ]  # fmt: skip
@@ -138,7 +138,7 @@ def test_what_is_swept_keeps_its_type() -> None:
         "oracle.state": ["digest"],
         "workload.prefixes": prefixes,
     }
-    table = sim.sweep(small_sweep.sweep(grid=grid, seeds=[1], variants=["new"]))
+    table = stateat.sweep(small_sweep.sweep(grid=grid, seeds=[1], variants=["new"]))
     types = {key: str(table[key].dtype) for key in grid}
     assert list(types.values()) == ["Float64", "boolean", "Int64", "str", "str"]
     assert [json.loads(text) for text in table["workload.prefixes"].unique()] == prefixes
@@ -148,7 +148,7 @@ def test_what_is_swept_keeps_its_type() -> None:
 
 
 def test_a_run_that_fails_is_a_row_with_its_error(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    table = sim.sweep(with_rule("Raise"), allow_code=True)
+    table = stateat.sweep(with_rule("Raise"), allow_code=True)
     odd = table[table["variant"] == "odd"]
     assert odd["error"].str.contains("no such luck").all() and odd["poisoned"].isna().all()
     well = table[table["variant"] == "old"]
@@ -162,7 +162,7 @@ def test_a_point_that_cannot_be_is_a_row_with_its_error() -> None:
         "engine.speculative.num_speculative_tokens": [1, 3],
         "engine.speculative.accepted_drafts": [[1], [3]],
     }
-    table = sim.sweep(small_sweep.sweep(grid=grid, seeds=[1], variants=["new"]))
+    table = stateat.sweep(small_sweep.sweep(grid=grid, seeds=[1], variants=["new"]))
     assert (table["error"] != "").tolist() == [False, True, False, False]
     assert "accepted_drafts[1][0]: found 3, allowed 0 to 1" in table["error"][1]
 
@@ -171,7 +171,7 @@ def test_a_bug_is_a_row_too(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("sim.simulate.simulate", broken)
+    monkeypatch.setattr("stateat.sim.run.simulate.simulate", broken)
     row = work(read(small_sweep.sweep()).task(0))
     assert row["error"] == "MemoryError: " and row["poisoned"] is None
 
@@ -299,10 +299,10 @@ def test_no_run_is_repeated_or_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     out = tmp_path / "t.csv"
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
-            sim.sweep(small_sweep.sweep(), out=out)
-    table = sim.sweep(small_sweep.sweep(), out=out)
+            stateat.sweep(small_sweep.sweep(), out=out)
+    table = stateat.sweep(small_sweep.sweep(), out=out)
     assert [index for index in done if index >= 0] == list(range(8))
-    pd.testing.assert_frame_equal(table, sim.sweep(small_sweep.sweep(), out=out))
+    pd.testing.assert_frame_equal(table, stateat.sweep(small_sweep.sweep(), out=out))
     assert len(done) == 10
 
 
@@ -311,22 +311,22 @@ def test_no_run_is_repeated_or_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_another_plans_runs_are_refused_and_restart_discards_them(tmp_path: Path) -> None:
     out = tmp_path / "t.csv"
-    sim.sweep(small_sweep.sweep(), out=out)
+    stateat.sweep(small_sweep.sweep(), out=out)
     with pytest.raises(InputError, match=r"t.csv.runs.jsonl: these are 'small' runs of another plan .*--restart"):
-        sim.sweep(small_sweep.sweep(seeds=[5]), out=out)
+        stateat.sweep(small_sweep.sweep(seeds=[5]), out=out)
     assert len(journal_runs(out)) == 8
-    table = sim.sweep(small_sweep.sweep(seeds=[5]), out=out, restart=True)
+    table = stateat.sweep(small_sweep.sweep(seeds=[5]), out=out, restart=True)
     assert set(table["seed"]) == {5} and len(journal_runs(out)) == 4
 
 
 def test_a_line_that_was_cut_off_is_run_again(tmp_path: Path) -> None:
     out = tmp_path / "t.csv"
-    sim.sweep(small_sweep.sweep(), out=out)
+    stateat.sweep(small_sweep.sweep(), out=out)
     whole, table = path_of(out).read_bytes(), out.read_bytes()
     for cut in (1, 40, len(whole) // 2):
         path_of(out).write_bytes(whole[:-cut])
         out.unlink()
-        sim.sweep(small_sweep.sweep(), out=out)
+        stateat.sweep(small_sweep.sweep(), out=out)
         assert path_of(out).read_bytes() == whole
         assert out.read_bytes() == table
 
@@ -336,7 +336,7 @@ def test_what_is_no_journal_is_refused(tmp_path: Path, text: str) -> None:
     out = tmp_path / "t.csv"
     path_of(out).write_text(text)
     with pytest.raises(InputError, match=r"t.csv.runs.jsonl:1: found no run of a sweep; .*--restart"):
-        sim.sweep(small_sweep.sweep(), out=out)
+        stateat.sweep(small_sweep.sweep(), out=out)
     assert path_of(out).read_text() == text
 
 
@@ -352,37 +352,37 @@ def test_a_row_that_is_not_that_of_its_run_is_refused_and_the_journal_left_alone
     tmp_path: Path, changes: dict[str, Any] | None
 ) -> None:
     out = tmp_path / "t.csv"
-    sim.sweep(small_sweep.sweep(), out=out)
+    stateat.sweep(small_sweep.sweep(), out=out)
     head, row, *_ = path_of(out).read_text().splitlines()
     said = {"run": 0} if changes is None else json.loads(row) | changes
     text = f"{head}\n{row}\n{json.dumps(said)}\n"
     path_of(out).write_text(text)
     with pytest.raises(InputError, match=r"t.csv.runs.jsonl:3: found no run of a sweep; .*--restart"):
-        sim.sweep(small_sweep.sweep(), out=out)
+        stateat.sweep(small_sweep.sweep(), out=out)
     assert path_of(out).read_text() == text
 
 
 def test_a_line_without_end_to_its_nesting_is_refused(tmp_path: Path) -> None:
     path_of(tmp_path / "t.csv").write_text("[" * 100_000 + "\n")
     with pytest.raises(InputError, match=r"t.csv.runs.jsonl:1: found no run of a sweep"):
-        sim.sweep(small_sweep.sweep(), out=tmp_path / "t.csv")
+        stateat.sweep(small_sweep.sweep(), out=tmp_path / "t.csv")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
 def test_a_journal_that_is_no_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(path_of(tmp_path / "t.csv"))
     with pytest.raises(InputError, match="the journal, allowed is a regular file"):
-        sim.sweep(small_sweep.sweep(), out=tmp_path / "t.csv")
+        stateat.sweep(small_sweep.sweep(), out=tmp_path / "t.csv")
 
 
 def test_an_error_that_is_no_utf_8_is_written_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def breaks(*_: object) -> None:
         raise ValueError("x\ud800")
 
-    monkeypatch.setattr("sim.simulate.simulate", breaks)
-    table = sim.sweep(small_sweep.sweep(), out=tmp_path / "t.csv")
+    monkeypatch.setattr("stateat.sim.run.simulate.simulate", breaks)
+    table = stateat.sweep(small_sweep.sweep(), out=tmp_path / "t.csv")
     assert set(table["error"]) == {"ValueError: x\\ud800"}
-    pd.testing.assert_frame_equal(table, sim.sweep(small_sweep.sweep(), out=tmp_path / "t.csv"))
+    pd.testing.assert_frame_equal(table, stateat.sweep(small_sweep.sweep(), out=tmp_path / "t.csv"))
 
 
 def test_nothing_that_a_sweep_reads_is_written_over(tmp_path: Path) -> None:
@@ -398,7 +398,7 @@ def test_nothing_that_a_sweep_reads_is_written_over(tmp_path: Path) -> None:
         ("t.csv", r"the journal of --out .*: that is the input .*t\.csv\.runs\.jsonl too"),
     ):
         with pytest.raises(InputError, match=message):
-            sim.sweep(file, out=tmp_path / name, restart=True)
+            stateat.sweep(file, out=tmp_path / name, restart=True)
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
@@ -411,9 +411,9 @@ def test_two_sweeps_do_not_write_one_journal(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_not_there_is_one_message(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"--out .*/nowhere/t.csv: there is no folder"):
-        sim.sweep(small_sweep.sweep(), out=tmp_path / "nowhere" / "t.csv")
+        stateat.sweep(small_sweep.sweep(), out=tmp_path / "nowhere" / "t.csv")
     with pytest.raises(InputError, match=r"found '.xlsx', allowed: .parquet, .csv"):
-        sim.sweep(small_sweep.sweep(), out=tmp_path / "t.xlsx")
+        stateat.sweep(small_sweep.sweep(), out=tmp_path / "t.xlsx")
 
 
 # Backends.
@@ -440,7 +440,7 @@ def test_a_backend_that_is_not_installed_is_one_message(
 ) -> None:
     monkeypatch.setitem(sys.modules, backend, None)
     with pytest.raises(MissingError, match=rf"--backend {backend}: it is not installed \(pip install '{package}'\)"):
-        sim.sweep(small_sweep.sweep(), backend=backend)
+        stateat.sweep(small_sweep.sweep(), backend=backend)
 
 
 @pytest.mark.parametrize("backend", ["dask", "ray"])
@@ -448,5 +448,5 @@ def test_a_backend_that_is_not_installed_is_one_message(
 def test_a_cluster_gives_the_same_table(backend: str) -> None:
     pytest.importorskip("distributed" if backend == "dask" else "ray")
     pd.testing.assert_frame_equal(
-        sim.sweep(small_sweep.sweep(), backend=backend, jobs=2), sim.sweep(small_sweep.sweep())
+        stateat.sweep(small_sweep.sweep(), backend=backend, jobs=2), stateat.sweep(small_sweep.sweep())
     )

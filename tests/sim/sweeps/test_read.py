@@ -11,12 +11,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.errors import InputError
-from sim.scenario import load
-from sim.scenario_yaml import INLINE, Node, of_plain, plain
-from sim.sweeps.keys import NoSuchKey, covers, locate_key, put
-from sim.sweeps.plan import Plan
-from sim.sweeps.read import read
+from stateat.sim.errors import InputError
+from stateat.sim.scenario.load import load
+from stateat.sim.scenario.tree import INLINE, Node, of_plain, plain
+from stateat.sim.sweeps.keys import NoSuchKey, covers, locate_key, put
+from stateat.sim.sweeps.plan import Plan
+from stateat.sim.sweeps.read import read
 
 ROOT = Path(__file__).resolve().parents[3]
 S01 = ROOT / "scenarios" / "seeds" / "s01-pr51113-cases.yaml"

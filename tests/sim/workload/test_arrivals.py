@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sim.workload.arrivals import ClosedLoop, Gamma, Poisson, Start, Steps, schedule
+from stateat.sim.workload.arrivals import ClosedLoop, Gamma, Poisson, Start, Steps, schedule
 
 
 def gaps(arrivals: Any, count: int = 20_000, clock: str = "us") -> list[int]:

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from sim.errors import InputError
-from sim.scenario import Run, load, runs
-from sim.tokens import Tokens, segment_ids
-from sim.workload import Arrival
-from sim.workload.generate import Workload, arrivals, requests
+from stateat.sim.errors import InputError
+from stateat.sim.scenario.load import Run, load, runs
+from stateat.sim.tokens import Tokens, segment_ids
+from stateat.sim.workload import Arrival
+from stateat.sim.workload.generate import Workload, arrivals, requests
 
 HERE = Path(".")
 

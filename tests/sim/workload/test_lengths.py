@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from sim.errors import InputError
-from sim.workload.lengths import Empirical, Fixed, Lognormal, Uniform, draw
-from sim.workload.streams import stream
+from stateat.sim.errors import InputError
+from stateat.sim.workload.lengths import Empirical, Fixed, Lognormal, Uniform, draw
+from stateat.sim.workload.streams import stream
 
 
 def drawn(lengths: Any, count: int = 20_000, base: Path = Path(".")) -> list[int]:

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.tokens import segment_ids
-from sim.workload import prefixes
-from sim.workload.prefixes import Level, MultiTurn, Repeat, Tree, conversation, repeated_prompts, tree_prompts
-from sim.workload.streams import stream
+from stateat.sim.tokens import segment_ids
+from stateat.sim.workload import prefixes
+from stateat.sim.workload.prefixes import Level, MultiTurn, Repeat, Tree, conversation, repeated_prompts, tree_prompts
+from stateat.sim.workload.streams import stream
 
 
 def tree(*levels: tuple[int, int], zipf: float = 0.0) -> Tree:
@@ -68,7 +68,7 @@ def test_a_conversation_without_a_system_prompt() -> None:
 
 
 def test_ranges_of_seeds_do_not_meet() -> None:
-    from sim.schema import MAX_REQUESTS
+    from stateat.sim.schema import MAX_REQUESTS
 
     starts = [prefixes.TRACE_SEEDS, prefixes.OWN_SEED, prefixes.TREE_SEED, prefixes.REPEAT_SEED, prefixes.SYSTEM_SEED]
     assert starts[0] <= starts[1]

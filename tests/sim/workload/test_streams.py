@@ -2,7 +2,7 @@
 
 import pytest
 
-from sim.workload.streams import exponential, gamma, lognormal, normal, stream, uniforms
+from stateat.sim.workload.streams import exponential, gamma, lognormal, normal, stream, uniforms
 
 
 def test_a_stream_is_its_seed_and_name() -> None:

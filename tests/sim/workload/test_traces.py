@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.errors import InputError
-from sim.workload import Arrival
-from sim.workload.files import resolve
-from sim.workload.prefixes import own
-from sim.workload.traces import Trace, read
+from stateat.sim.errors import InputError
+from stateat.sim.workload import Arrival
+from stateat.sim.workload.files import resolve
+from stateat.sim.workload.prefixes import own
+from stateat.sim.workload.traces import Trace, read
 
 MOONCAKE = (
     '{"timestamp": 1000, "input_length": 1030, "output_length": 5, "hash_ids": [3, 4, 9]}\n'
@@ -181,10 +181,10 @@ def test_shared_files_lie_where_the_environment_says(tmp_path: Path, monkeypatch
 
 
 def test_shared_files_lie_beside_the_checkout_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sim.errors
+    import stateat.sim.errors
 
     monkeypatch.delenv("STATEAT_SHARED", raising=False)
-    beside = Path(sim.errors.__file__).parents[2] / "shared"
+    beside = Path(stateat.sim.errors.__file__).parents[2] / "shared"
     with pytest.raises(InputError) as caught:
         resolve("shared:no-such-file", Path("."), "s.yaml:4: workload.trace")
     assert str(beside / "no-such-file") in str(caught.value)

@@ -1,0 +1,34 @@
+"""Checks every cached recurrent state of a simulated server: does a slot hold the state that its hash claims?
+
+>>> import stateat
+>>> result = stateat.replay("scenarios/seeds/s02-anatomy.yaml")
+>>> result.variants["old gate"].poisoned
+1
+
+What a program or a notebook calls is in :mod:`stateat.sim.api`, and here; docs/python.md tells it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stateat.sim.api import Result, Scenario, load, paired, rates, replay, sweep, wilson
+
+    __version__: str
+
+__all__ = ["Result", "Scenario", "__version__", "load", "paired", "rates", "replay", "sweep", "wilson"]
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded when it is asked for: `import stateat.sim.events` stays cheap.
+    if name == "__version__":
+        return import_module("importlib.metadata").version("stateat")
+    if name not in __all__:
+        raise AttributeError(f"module 'stateat' has no attribute {name!r}")
+    return getattr(import_module("stateat.sim.api"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,1 @@
+"""The reference engine beside recorded decisions of real releases."""

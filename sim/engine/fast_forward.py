@@ -1,0 +1,139 @@
+"""Fast-forwarding: decoding requests of which, until a known step, nothing that anybody could see changes.
+
+A request is quiet while its chunks stay within the blocks that it has, publish nothing, write nothing that is
+claimed, retire nothing and do not end it. What it did meanwhile follows in closed form from how many of its drafts are
+right, and is told when it wakes: because its time has come, because the budget gets short, or because it is preempted.
+The decisions are the same as without (``fast_forward=False`` turns it off, and tests compare).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stateat.sim.worker.worker import Row, Worker
+
+if TYPE_CHECKING:
+    from stateat.sim.cache.manager import KVCache
+    from stateat.sim.engine.request import Request
+    from stateat.sim.events import Observer
+
+NEVER = 1 << 62
+WORTHWHILE_STEPS = 2
+"""A shorter run is not worth the bookkeeping."""
+
+
+class Quiet:
+    """The quiet requests of a scheduler, in the order in which they run."""
+
+    def __init__(self, cache: KVCache, worker: Worker, observer: Observer, num_drafts: int, enabled: bool) -> None:
+        self.cache = cache
+        self.worker = worker
+        self.observer = observer
+        self.num_drafts = num_drafts
+        self.enabled = enabled
+        self._orders: list[int] = []
+        self._members: dict[int, Request] = {}
+        self._due: list[tuple[int, int]] = []
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that they take in each step together."""
+        return len(self._orders) * (1 + self.num_drafts)
+
+    def tokens_before(self, order: int) -> int:
+        """What those before a place in the order take."""
+        return bisect_left(self._orders, order) * (1 + self.num_drafts)
+
+    def tokens_after(self, order: int) -> int:
+        """What those behind it take."""
+        return self.tokens - bisect_right(self._orders, order) * (1 + self.num_drafts)
+
+    def later_than(self, order: int) -> list[Request]:
+        """Those behind a place in the order."""
+        return [self._members[o] for o in self._orders[bisect_right(self._orders, order) :]]
+
+    def until(self) -> int:
+        """The first step at which one of them wakes."""
+        while self._due and not self._current(self._due[0]):
+            heappop(self._due)
+        return self._due[0][0] if self._due else NEVER
+
+    def due(self, step: int) -> list[Request]:
+        """Those whose time has come."""
+        found = []
+        while self._due and self._due[0][0] <= step:
+            entry = heappop(self._due)
+            if self._current(entry):
+                found.append(self._members[entry[1]])
+        return found
+
+    def _current(self, entry: tuple[int, int]) -> bool:
+        """Whether a heap entry is of a request that has not left (and perhaps come back) since."""
+        request = self._members.get(entry[1])
+        return request is not None and request.wakes == entry[0]
+
+    def enter(self, request: Request, step: int) -> bool:
+        """Let a request be quiet from ``step`` on, if that is worth while."""
+        if not self.enabled or request.drafts != self.num_drafts:
+            return False
+        steps = self._steps(request)
+        if steps < WORTHWHILE_STEPS:
+            return False
+        request.quiet_since = step
+        request.wakes = step + steps
+        insort(self._orders, request.order)
+        self._members[request.order] = request
+        heappush(self._due, (request.wakes, request.order))
+        return True
+
+    def _steps(self, request: Request) -> int:
+        """For how many steps nothing of it could be seen."""
+        starts = self.cache.quiet_until(request) - 1 - self.num_drafts - request.computed
+        outputs = request.max_outputs - request.outputs
+        if starts <= 0 or outputs <= 1:
+            return 0
+        first = max(request.proposals - 1, 0) if self.num_drafts else request.outputs
+        emitted = request.acceptance.emitted(first + outputs)
+        base = emitted.item(first)
+        # The i-th step starts at computed + emitted[first + i] - base, which must stay below the bound; after n
+        # steps one token at least must be missing.
+        by_place = int(np.searchsorted(emitted, base + starts, side="left")) - first
+        by_outputs = int(np.searchsorted(emitted, base + outputs, side="left")) - 1 - first
+        return min(by_place, by_outputs)
+
+    def leave(self, request: Request, step: int) -> None:
+        """Bring a request up to ``step``, and tell what it did."""
+        since, request.quiet_since = request.quiet_since, -1
+        self._orders.remove(request.order)
+        del self._members[request.order]
+        steps = step - since
+        if steps <= 0:
+            return
+        drafts = self.num_drafts
+        first = request.proposals - 1 if drafts else request.outputs
+        emitted = request.acceptance.emitted(first + steps)
+        start, base = request.computed, emitted.item(first)
+        last_start = start + emitted.item(first + steps - 1) - base
+        accepted = np.diff(emitted[first : first + steps + 1]) - 1
+        right = int(accepted[-1])
+        last = Row(
+            request,
+            last_start,
+            last_start + 1 + drafts,
+            request.draft_ids(last_start + 1, right, drafts) if drafts else [],
+            drafts,
+            right + 1,
+        )
+        produced = emitted.item(first + steps) - base
+        self.observer.chunk(request.id, start, last.end, drafts, "decode", steps, accepted.tolist())
+        self.worker.run(request, start, last, steps)
+        self.observer.output(request.id, produced, None)
+        request.computed = start + produced
+        request.outputs += produced
+        request.last_step = step - 1
+        if drafts:
+            request.proposals += steps

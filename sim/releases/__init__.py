@@ -1,0 +1,1 @@
+"""Releases as tables of rules."""

@@ -1,0 +1,174 @@
+"""Where a preset is known not to decide as its release, or to run what its release would not, by option.
+
+A departure is a warning that names the option, until the preset can. What is asked is the table of rule values in
+force, so that a rule that is put in instead counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from stateat.sim.cache.drafter_drop import GUARDS
+from stateat.sim.options import Options
+from stateat.sim.releases.presets import table
+from stateat.sim.rules.partial_hits import FINE_HITS
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """One of them."""
+
+    option: str
+    """The key in ``engine``."""
+    applies: Callable[[Options, Mapping[str, str]], bool]
+    """(options, rule values in force)"""
+    text: str
+    """What the release does otherwise."""
+
+
+def _one_mode(options: Options, rules: Mapping[str, str]) -> bool:
+    return len({options.groups[i].mamba_cache_mode for i in options.recurrent}) > 1
+
+
+def _alone(options: Options, rules: Mapping[str, str]) -> bool:
+    sizes = [group.block_size for group in options.groups]
+    return options.enable_prefix_caching and len(sizes) == 1 and options.hash_unit != sizes[0]
+
+
+def _alike(options: Options, rules: Mapping[str, str]) -> bool:
+    kinds = {(g.recurrent, g.block_size, g.sliding_window, g.mamba_cache_mode) for g in options.groups}
+    several = options.enable_prefix_caching and len(options.groups) > 1 and len(kinds) == 1
+    return several and rules["lookup"] == "intersection-first-cut"
+
+
+def _window_inside_blocks(options: Options, rules: Mapping[str, str]) -> bool:
+    unasked = rules["fine_hits"] == "states-alone" and options.enable_prefix_caching
+    windows = [group for group in options.groups if group.sliding_window]
+    return unasked and FINE_HITS["states-alone"].on(options) and any(g.block_size != options.hash_unit for g in windows)
+
+
+def _uncut(options: Options, rules: Mapping[str, str]) -> bool:
+    dense = {g.block_size for g in options.groups if not (g.recurrent or g.sliding_window) and g.prefix_cacheable}
+    return options.enable_prefix_caching and len(dense) > 1 and rules["lookup"] == "intersection-first-cut"
+
+
+def _rereads_past_a_block(options: Options, rules: Mapping[str, str]) -> bool:
+    short = options.scheduler_block_size < options.speculative.num_speculative_tokens
+    return options.enable_prefix_caching and options.speculative.multi_module and short
+
+
+def _tail_behind_a_draft(options: Options, rules: Mapping[str, str]) -> bool:
+    s = options.speculative
+    late = options.enable_prefix_caching and s.multi_module and s.prefill_lookahead > 1
+    tails = any(g.aligned and g.block_size > options.hash_unit for g in options.groups)
+    return late and tails and rules["partial_hit"] == "copied" and GUARDS[rules["drafter_guard"]].drop(options)
+
+
+def _decode_spans_a_unit(options: Options, rules: Mapping[str, str]) -> bool:
+    wide = options.speculative.num_speculative_tokens >= options.hash_unit
+    return bool(options.num_prefill_checkpoint_blocks) and wide and rules["checkpoint"] == "at-prefill-end"
+
+
+def _padding_cut(options: Options, rules: Mapping[str, str]) -> bool:
+    drafts, split = options.speculative.num_speculative_tokens, any(group.aligned for group in options.groups)
+    cut = 0 < options.long_prefill_token_threshold <= drafts and rules["padding"] != "kept"
+    return cut and not (split and options.enable_prefix_caching)
+
+
+def _window_past_hashes(options: Options, rules: Mapping[str, str]) -> bool:
+    windows = any(group.sliding_window and group.prefix_cacheable for group in options.groups)
+    return windows and GUARDS[rules["drafter_guard"]].ahead(options) > 1
+
+
+def _no_budget(options: Options, rules: Mapping[str, str]) -> bool:
+    s = options.speculative
+    if not s.num_speculative_tokens:
+        return False
+    if rules["draft_slots"] == "max-num-seqs":
+        taken = s.draft_slots * options.max_num_seqs
+    else:
+        taken = s.lookahead_tokens if rules["running"] == "fits-draft-pass" else s.draft_slots
+    return taken >= options.max_num_batched_tokens
+
+
+DEPARTURES = (
+    Departure(
+        "enable_prefix_caching",
+        lambda options, rules: not options.enable_prefix_caching and bool(options.recurrent),
+        "without prefix caching a server of any release keeps one state of a request, and one for each draft "
+        "(mamba_cache_mode none); here a recurrent group holds what its own mode holds",
+    ),
+    Departure(
+        "groups",
+        _one_mode,
+        "a server of any release has one mamba_cache_mode for all its recurrent groups; here each group has its own",
+    ),
+    Departure(
+        "prefix_match_unit",
+        _alone,
+        "any release stops with an assertion where a group that is alone is hashed in units smaller than its block",
+    ),
+    Departure(
+        "groups",
+        _alike,
+        "releases to vLLM 0.28 stop with an assertion where all groups are of one kind and block size",
+    ),
+    Departure(
+        "groups",
+        _window_inside_blocks,
+        "releases to vLLM 0.27 stop with an assertion where hits are finer than a sliding window's block",
+    ),
+    Departure(
+        "groups",
+        _uncut,
+        "with attention blocks of several sizes releases to vLLM 0.28 stop with an assertion where a hit ends inside "
+        "one, and miscount free blocks where a connector brings more",
+    ),
+    Departure(
+        "speculative.multi_module",
+        _rereads_past_a_block,
+        "releases refuse a drafter of several modules with more drafts than the scheduler block has tokens",
+    ),
+    Departure(
+        "speculative.multi_module",
+        _window_past_hashes,
+        "vLLM 0.33 stops with an error where a sliding window is looked up past the last token whose hash is known",
+    ),
+    Departure(
+        "speculative.multi_module",
+        _tail_behind_a_draft,
+        "where a drafter gives up a block of each hit, releases from vLLM 0.29 on publish a prompt's tail behind its "
+        "prefill, in a recurrent block wider than the hash unit, and stop with an assertion where drafts reach past it",
+    ),
+    Departure(
+        "num_prefill_checkpoint_blocks",
+        _decode_spans_a_unit,
+        "releases from vLLM 0.30 on take a decode and its drafts that reach over a hash unit for a chunk that exports "
+        "a state, and stop with an assertion where it would be published past the last token whose hash is known",
+    ),
+    Departure(
+        "long_prefill_token_threshold",
+        _padding_cut,
+        "releases from vLLM 0.29 on stop with an assertion where it cuts the placeholders of a request that is padded, "
+        "unless chunks are split at recurrent blocks",
+    ),
+    Departure(
+        "max_num_batched_tokens",
+        _no_budget,
+        "releases refuse one that leaves no token beside a drafter's slots: those of draft_slots, to vLLM 0.27 for "
+        "each of max_num_seqs, in 0.33 those for its K drafts (K + 1 for dflash)",
+    ),
+    Departure(
+        "offload.blocks",
+        lambda options, rules: options.offload.blocks > 0,
+        "a release loads and stores beside its steps, and a request waits for what it loads; "
+        "here that is there at once",
+    ),
+)
+
+
+def departures(options: Options) -> list[str]:
+    """What is known to be otherwise in the release of these options' preset: ``engine.KEY: what the release does``."""
+    rules = table(options.preset, options.rules)
+    return [f"engine.{d.option}: {d.text}" for d in DEPARTURES if d.applies(options, rules)]

@@ -1,0 +1,1 @@
+"""Reports drawn with matplotlib."""

@@ -1,0 +1,83 @@
+"""Where a state can be reused: one object for the split, the partial tail, the checkpoint and retention."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from stateat.sim.rules.retention import resend_and_longer, unshifted
+
+Reusable = Callable[[int, int, bool, int], int]
+"""(tokens, unit, drop, look-ahead) -> the last multiple of the unit from which this prompt could be resumed."""
+
+
+def floor(tokens: int, unit: int, drop: bool, lookahead: int) -> int:
+    """The last multiple, and the one before for a drafter that drops one (vLLM up to 0.29)."""
+    last = tokens // unit * unit
+    return max(last - unit, 0) if drop else last
+
+
+def leaves_tokens(tokens: int, unit: int, drop: bool, lookahead: int) -> int:
+    """At least one token is left to compute (0.32), or as many as a hash looks ahead (0.33); a drop leaves some."""
+    last = (tokens if drop else tokens - max(1, lookahead)) // unit * unit
+    return max(last - unit, 0) if drop else max(last, 0)
+
+
+def below_the_last_token(tokens: int, unit: int, drop: bool, lookahead: int) -> int:
+    """The last multiple that a lookup capped at the last token but one can reach, drop or not (PR 52244)."""
+    last = (tokens - 1) // unit * unit
+    return max(last - unit, 0) if drop else last
+
+
+@dataclass(frozen=True, slots=True)
+class Boundaries:
+    """The reusable ends of a prompt."""
+
+    reusable: Reusable
+    tail_drops: bool
+    """Whether the partial tail follows the drop and leaves a token too (0.32+), or is the last hash boundary."""
+    stops_at_tail: bool = True
+    """Whether the split stops at the partial tail at all."""
+
+    def tail(self, prompt: int, unit: int, drop: bool, lookahead: int) -> int:
+        """The prompt's end for hits finer than a block."""
+        if not self.stops_at_tail:
+            return 0
+        return self.reusable(prompt, unit, drop, lookahead) if self.tail_drops else prompt // unit * unit
+
+    def attention_tail(self, prompt: int, unit: int, drops: bool, hashed: int) -> int:
+        """Where attention advertises the prompt's tail; ``drops``: its group gives up a unit; ``hashed``: units
+        whose hash is known."""
+        if not self.stops_at_tail:
+            return 0
+        if not self.tail_drops:
+            return prompt // unit * unit
+        return min((prompt if drops else prompt - 1) // unit, hashed) * unit
+
+    def replays(self, prompt: int, block: int, drop: bool) -> tuple[int, ...]:
+        """Ends that retention keeps for whoever sends the prompt again, or a longer one."""
+        return resend_and_longer(prompt, block, drop) if self.tail_drops else unshifted(prompt, block, drop)
+
+
+@dataclass(frozen=True, slots=True)
+class Junction:
+    """Where a chunk stops for a prefix that is known to be shared."""
+
+    on: bool
+    """Whether exactly there, with ``shared_prefix_checkpoint``; else rounded down to the grid."""
+    published: bool = True
+    """Whether the state there is published; else the split was in vain."""
+
+
+JUNCTIONS: dict[str, object] = {
+    "block-floored": Junction(False),
+    "exact": Junction(True),
+    "exact-unpublished": Junction(True, published=False),
+}
+
+BOUNDARIES: dict[str, Boundaries] = {
+    "floor": Boundaries(floor, tail_drops=False),
+    "leaves-tokens": Boundaries(leaves_tokens, tail_drops=True),
+    "below-the-last-token": Boundaries(below_the_last_token, tail_drops=True),
+    "whole-blocks": Boundaries(floor, tail_drops=False, stops_at_tail=False),
+}

@@ -1,0 +1,374 @@
+"""What a run came to: counts, findings and decisions of each variant (the JSON of ``replay``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from stateat.sim.errors import MissingError, NotAsExpected, RefusedError, StateatError
+from stateat.sim.events import GRAVE, Finding, Group
+from stateat.sim.printable import few, short
+from stateat.sim.scenario.truth import Truth
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from stateat.sim.run.recorder import Columns
+
+LISTED_REQUESTS = 1000
+"""``ends`` and ``hits`` are listed for so many requests at most."""
+SHOWN_VARIANTS = 10
+"""Of a result that is printed."""
+RAISED = 20
+"""Lines of an exception that tells what is wrong with a result."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class States:
+    """What the arithmetic of a state family said of the claimed slots."""
+
+    truth: Truth
+    """Backend and device are those that were taken."""
+    state_bytes: int
+    """Of one request's state, as it is computed."""
+    verdicts: Mapping[str, int] = field(default_factory=dict)
+    """Slots by what they held: ``exact``, ``noise``, ``not finite``, and what I1 found."""
+    worst: tuple[Mapping[str, Any], ...] = ()
+    """The noisiest: request, group, slot, claimed, step, rel_error."""
+    nearest_wrong: float | None = None
+    """The least relative error of a wrong state."""
+
+    @property
+    def checked(self) -> int:
+        return sum(self.verdicts.values())
+
+    def __repr__(self) -> str:
+        verdicts = ", ".join(f"{count:,} {name}" for name, count in self.verdicts.items())
+        return f"<States {short(self.truth.state)}: {short(verdicts) or 'no slot checked'}>"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Outcome:
+    """One run of one variant (and case). Counts are defined in ``docs/scenario-files.md``."""
+
+    variant: str
+    preset: str
+    """Whose rules it ran; of a live engine those of the release that it stands nearest to."""
+    groups: tuple[Group, ...]
+    rules: Mapping[str, str]
+    poisoned: int = 0
+    poisoned_roots: int = 0
+    findings: tuple[Finding, ...] = ()
+    wrong_restores: int = 0
+    wrong_reads: int = 0
+    tainted_requests: int = 0
+    not_judged: int = 0
+    judged: int = 0
+    """Claims, and first reads after a hit, of which it was found whether they are right. Never part of the JSON."""
+    null_boundaries: int = 0
+    materialized_boundaries: int = 0
+    deferred: int = 0
+    same_step_refused: int = 0
+    hit_tokens: int = 0
+    resume_hit_tokens: int = 0
+    loaded_tokens: int = 0
+    prefill_tokens: int = 0
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    requests: int = 0
+    finished: int = 0
+    steps: int = 0
+    chunks: int = 0
+    preempted: int = 0
+    evicted: int = 0
+    claims: int = 0
+    restores: int = 0
+    resets: int = 0
+    rejected: int = 0
+    livelock: bool = False
+    time_us: int = 0
+    ttft_us: Mapping[str, float] = field(default_factory=dict)
+    """``p50``, ``p95``, ``p99``; empty when no request produced a token."""
+    digest: str = ""
+    ends: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Prefill chunk ends of each request."""
+    hits: Mapping[str, int] = field(default_factory=dict)
+    """Hit tokens of each request's first admission."""
+    loads: Mapping[str, int] = field(default_factory=dict)
+    """Tokens that each request's first admission had from a tier or a connector."""
+    cases: Mapping[str, Outcome] = field(default_factory=dict)
+    """Under ``cases``: the outcome of each, of which this one is the sum."""
+    violated: int = 0
+    """Cases (or this run) with an I1 or a mid-block-start I2 finding."""
+    tainted: Mapping[str, int] = field(default_factory=dict)
+    """The requests that read a wrong state, and when each did so first; microseconds, or a step."""
+    wrong_claims: Mapping[int, int] = field(default_factory=dict)
+    """By number of a claim, in the order in which they were made: the first finding (I1, I13) about it."""
+    states: States | None = None
+    """None for ``digest``."""
+    engine: str = ""
+    """The live engine that ran it, as its label; '' for the reference engine, and for a log."""
+    not_asked: tuple[str, ...] = ()
+    """What no verdict is about, since a log never tells it."""
+    free_blocks: int = field(default=-1, compare=False)
+    """Blocks in the free queue at the end; -1 where nobody can say (a log). Never part of the JSON."""
+    wall_s: float = 0.0
+    """How long it took to simulate; never part of the JSON."""
+
+    @property
+    def grave(self) -> bool:
+        """Whether something is poisoned, or no number."""
+        return any(finding.severity in GRAVE for finding in self.findings)
+
+    def __repr__(self) -> str:
+        from stateat.sim.report.terminal.verdict import outcome_text
+
+        digest = f", digest {self.digest[:16]}" if self.digest else ""
+        return f"<Outcome {short(self.variant)} ({short(self.preset) or '-'}): {outcome_text(self)}{digest}>"
+
+    def _verdict(self, name: str) -> int:
+        return 0 if self.states is None else self.states.verdicts.get(name, 0)
+
+    @property
+    def exact(self) -> int:
+        """Claimed slots that held the true state bit for bit."""
+        return self._verdict("exact")
+
+    @property
+    def noise(self) -> int:
+        """Claimed slots that held the right state with other bits."""
+        return self._verdict("noise")
+
+    @property
+    def not_finite(self) -> int:
+        """Claimed slots that held NaN or infinity."""
+        return self._verdict("not finite")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Failure:
+    """Something that is not as expected."""
+
+    variant: str
+    case: str
+    key: str
+    expected: Any
+    found: Any
+
+    def __repr__(self) -> str:
+        where = f"{short(self.variant)}{f' / {short(self.case)}' if self.case else ''}: {short(self.key)}"
+        return f"<Failure {where}: expected {short(str(self.expected))}, found {short(str(self.found))}>"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class NotRun:
+    """A variant (or a case of one) without an outcome."""
+
+    variant: str
+    case: str
+    error: StateatError
+    """Why."""
+    engine: str = ""
+    """The label of the live engine on which it was to run; '' for the reference engine."""
+    known: bool = False
+    """Whether the baseline ends with the same error."""
+    below: bool = False
+    """Whether it is a run on the baseline, so that nothing holds it to the run that it is for."""
+
+    @property
+    def skipped(self) -> bool:
+        """Whether it is nobody's fault: the engine has no such thing, what computes its states or a trace is not here,
+        or the baseline cannot run it either."""
+        return self.known or isinstance(self.error, RefusedError | MissingError)
+
+    @property
+    def kind(self) -> str:
+        """``skipped`` or ``error``."""
+        return "skipped" if self.skipped else "error"
+
+    @property
+    def why(self) -> str:
+        """The error in words."""
+        return str(self.error)
+
+    def __repr__(self) -> str:
+        where = f"{short(self.variant)}{f' / {short(self.case)}' if self.case else ''}"
+        return f"<NotRun {where}: {self.kind}: {short(self.why)}>"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Result:
+    """All variants of one scenario. Whether all came out well is :attr:`ok`, and nothing else says so."""
+
+    scenario: str
+    title: str
+    source: str
+    path: str
+    clock: str
+    variants: Mapping[str, Outcome]
+    """Those that ran; with several engines each is ``VARIANT@ENGINE``."""
+    failed_expectations: tuple[Failure, ...] = ()
+    """What the file expects and did not come; with a baseline, what is new against it. Empty too where nothing is
+    expected."""
+    has_expectations: bool = False
+    """Whether the file expects anything of what was to run; not whether it came."""
+    is_scenario: bool = True
+    """False for a log."""
+    silent: tuple[str, ...] = ()
+    """Variants that expect nothing: nothing may be poisoned there, and they must end."""
+    elsewhere: tuple[str, ...] = ()
+    """Variants on an engine for which the file expects nothing."""
+    uncompared: tuple[str, ...] = ()
+    """Variants whose own rules the engine does not run: they are held to nothing."""
+    unheld: tuple[str, ...] = ()
+    """Variants that ran, and of which the file expects something that could not be compared with it: it is about a case
+    that did not run, or about states of another family."""
+    not_run: tuple[NotRun, ...] = ()
+    """Variants and cases that were to run and have no outcome."""
+    baseline: str = ""
+    """The engine that it was compared with; '' for none."""
+    in_baseline: tuple[Failure, ...] = ()
+    """What would have failed, and is so in the baseline too."""
+    columns: Mapping[tuple[str, str], Columns] = field(default_factory=dict, compare=False, repr=False)
+    """By variant and case: what was recorded for the frames. Empty unless it was asked for."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything ran and is as expected: no expectation failed, and where nothing is expected nothing is
+        poisoned, no state is wrong or no number, and the run ends.
+
+        ``stateat check`` exits with 0 for it, unless nothing was judged. What an engine cannot express makes this
+        false, for nobody knows; check goes on, and counts it as skipped.
+        """
+        return not self.failures
+
+    @property
+    def judged(self) -> bool:
+        """Whether anything was: what is compared with nothing, and a log of which no claim and no hit can be judged,
+        prove nothing."""
+        if self.is_scenario:
+            return bool(set(self.variants) - set(self.uncompared))
+        return any(outcome.judged for outcome in self.variants.values())
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """All that stands against :attr:`ok`: expectations, what is wrong where none is, what could not be run."""
+        told = {failure.variant for failure in self.failed_expectations}
+        silent = [self.variants[name] for name in self.wrong_where_silent if name not in told]
+        return (
+            *self.failed_expectations,
+            *(failure for outcome in silent for failure in unexplained(outcome)),
+            *(Failure(each.variant, each.case, "run", "an outcome", each.why) for each in self.not_run),
+        )
+
+    @property
+    def held(self) -> list[str]:
+        """Variants that ran and were compared with what the file expects of them."""
+        others = {*self.silent, *self.elsewhere, *self.uncompared, *self.unheld}
+        return [name for name in self.variants if name not in others] if self.has_expectations else []
+
+    @property
+    def wrong_where_silent(self) -> list[str]:
+        """Variants that expect nothing, and are poisoned, hold what is no number, or never end."""
+        names = self.silent if self.has_expectations else [n for n in self.variants if n not in self.uncompared]
+        if self.baseline:
+            # What is wrong in the baseline too is no news, and what is not has failed.
+            return []
+        there = {name: self.variants[name] for name in names if name in self.variants}
+        return [name for name, outcome in there.items() if outcome.grave or outcome.livelock]
+
+    def raise_for_findings(self) -> None:
+        """Raise :class:`stateat.sim.errors.NotAsExpected`, which lists what is wrong, unless the result is
+        :attr:`ok`."""
+        from stateat.sim.report.terminal.text import failure_lines, failure_name
+
+        wrong = self.failures
+        told = [(failure_name(failure), failure_lines(failure)) for failure in wrong[:RAISED]]
+        lines = [f"{name}: {'; '.join(' '.join(line.split()) for line in rest)}" for name, rest in told]
+        more = [f"and {len(wrong) - RAISED:,} more"] if len(wrong) > RAISED else []
+        if wrong:
+            raise NotAsExpected("\n  ".join([f"{self.scenario}: not as expected", *lines, *more]))
+
+    def raise_if_nothing_ran(self) -> None:
+        """Raise why, where there is no outcome at all."""
+        if self.not_run and not self.variants:
+            texts = dict.fromkeys(each.why for each in self.not_run)
+            raise self.not_run[0].error if len(texts) == 1 else type(self.not_run[0].error)("\n".join(texts))
+
+    def __bool__(self) -> NoReturn:
+        """``assert stateat.replay(file)`` would pass whatever came out."""
+        raise TypeError("a result is neither true nor false: ask result.ok")
+
+    def __repr__(self) -> str:
+        from stateat.sim.report.terminal.verdict import verdict
+
+        shown = few([f"{short(v, 40)} {o.poisoned:,} poisoned" for v, o in self.variants.items()], SHOWN_VARIANTS)
+        return f"<Result {short(self.scenario)}: {short(verdict(self))} ({shown})>"
+
+    def __str__(self) -> str:
+        from stateat.sim.report.terminal.verdict import screen
+
+        return screen(self, SHOWN_VARIANTS)
+
+    def _repr_html_(self) -> str:
+        """In a notebook: a line for each variant, and the verdict."""
+        from html import escape
+
+        from stateat.sim.report.terminal.verdict import verdict
+        from stateat.sim.run.frames import summary
+
+        return f"{summary(self).to_html(index=False)}<p>{escape(verdict(self))}</p>"
+
+    # As pandas frames, with variant and case in front (docs/python.md). Each access makes a new one. All but
+    # ``findings`` need a recording, and raise InputError without.
+
+    @property
+    def findings(self) -> pd.DataFrame:
+        """What was found."""
+        from stateat.sim.run.frames import findings
+
+        return findings(self)
+
+    @property
+    def requests(self) -> pd.DataFrame:
+        """Each request: its hit, its first token, its end, whether it read a wrong state."""
+        from stateat.sim.run.frames import requests
+
+        return requests(self)
+
+    @property
+    def steps(self) -> pd.DataFrame:
+        """Each step that was told. Those between two rows were fast-forwarded: nothing but decoding happened in
+        them, and ``chunks`` says how many steps a row of it covers."""
+        from stateat.sim.run.frames import steps
+
+        return steps(self)
+
+    @property
+    def claims(self) -> pd.DataFrame:
+        """Each claim: what it said of a slot, how long, who restored from it, and the finding about it."""
+        from stateat.sim.run.frames import claims
+
+        return claims(self)
+
+    @property
+    def chunks(self) -> pd.DataFrame:
+        """Each chunk; a run of decode steps that was fast-forwarded is one row."""
+        from stateat.sim.run.frames import chunks
+
+        return chunks(self)
+
+
+def unexplained(outcome: Outcome) -> list[Failure]:
+    """What is grave of a run of which nothing is expected, by case, and that it never ends."""
+    found = []
+    for case, run in (outcome.cases or {"": outcome}).items():
+        grave = [finding for finding in run.findings if finding.severity in GRAVE]
+        if grave:
+            first = f"{grave[0].invariant} {grave[0].severity}  step {grave[0].step}  {grave[0].message}"
+            more = "" if len(grave) == 1 else f"{len(grave):,}, the first of them: "
+            found.append(Failure(outcome.variant, case, "findings", "none", more + first))
+        if run.livelock:
+            found.append(Failure(outcome.variant, case, "livelock", False, True))
+    return found

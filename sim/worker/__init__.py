@@ -1,0 +1,1 @@
+"""The physical model: what a worker reads, writes and copies."""

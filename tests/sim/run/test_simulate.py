@@ -1,0 +1,152 @@
+"""A scenario becomes a result: variants, cases, overrides, and what is told of the run."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stateat.sim.errors import InputError, PolicyError
+from stateat.sim.events import SCHEMA, Finding, Group, Observer
+from stateat.sim.options import Options
+from stateat.sim.report.machine.json import dumps
+from stateat.sim.run.result import Outcome
+from stateat.sim.run.simulate import SUMMED, drive, options_in_force, replay, simulate, sum_of
+from stateat.sim.scenario.load import load, runs
+from stateat.sim.workload import Arrival
+
+SEEDS = Path(__file__).resolve().parents[3] / "scenarios" / "seeds"
+S01, S02 = SEEDS / "s01-pr51113-cases.yaml", SEEDS / "s02-anatomy.yaml"
+
+
+class Heard(Observer):
+    def __init__(self) -> None:
+        self.runs: list[tuple[Any, ...]] = []
+        self.ends: list[tuple[Any, ...]] = []
+
+    def run(self, *args: Any) -> None:
+        self.runs.append(args)
+
+    def end(self, *args: Any) -> None:
+        self.ends.append(args)
+
+
+def test_a_result_has_every_variant_in_the_order_of_the_file_and_no_failure() -> None:
+    result = replay(load(S02))
+    assert list(result.variants) == ["old gate", "fixed gate"]
+    assert (result.failures, result.has_expectations, result.clock) == ((), True, "steps")
+    assert [o.poisoned for o in result.variants.values()] == [1, 0]
+
+
+def test_only_the_named_variants_run() -> None:
+    assert list(replay(load(S02), only=["fixed gate"]).variants) == ["fixed gate"]
+    with pytest.raises(InputError, match="variant: found 'nobody', allowed old gate, fixed gate"):
+        replay(load(S02), only=["nobody"])
+
+
+def test_an_override_goes_before_the_file_and_expectations_stay() -> None:
+    result = replay(load(S02), only=["old gate"], overrides={"split": "prefill-end"})
+    assert result.variants["old gate"].poisoned == 0
+    assert result.variants["old gate"].rules["split"] == "prefill-end"
+    assert {f.key for f in result.failures} >= {"poisoned", "deferred", "ends.a", "findings"}
+
+
+def test_a_result_is_the_same_again_and_step_by_step() -> None:
+    first = dumps(replay(load(S02)))
+    assert dumps(replay(load(S02))) == first
+    assert dumps(replay(load(S02), fast_forward=False)) == first
+
+
+def test_the_run_event_says_what_is_in_force() -> None:
+    heard = Heard()
+    (run,) = runs(load(S02), only=["old gate"])
+    outcome = simulate(run, [heard])
+    ((schema, engine, groups, drafts, options),) = heard.runs
+    assert (schema, engine, drafts) == (SCHEMA, "vllm-0.26.0", 3)
+    assert [g.name for g in groups] == ["attention", "gdn"]
+    assert options["rules"] == dict(outcome.rules)
+    assert (options["hash_unit"], options["scheduler_block_size"], options["grid"]) == (16, 1600, 1600)
+    assert (options["scenario"], options["variant"], options["case"]) == ("s02-anatomy", "old gate", "")
+    assert "groups" not in options
+    assert heard.ends == [(outcome.steps, outcome.time_us, False)]
+
+
+def test_the_grid_in_force_is_the_rules() -> None:
+    groups = (Group("attention", "full-attention", 16), Group("gdn", "recurrent", 1648))
+    options = Options(groups, cache_config_block_size=816)
+    assert options_in_force(options)["grid"] == 816
+    assert options_in_force(replace(options, rules={"grid": "recurrent-group"}))["grid"] == 1648
+
+
+def test_a_broken_policy_is_named_with_scenario_variant_and_case() -> None:
+    (run, *_) = runs(load(S01), rules={"split": "builtins:repr"})
+    with pytest.raises(PolicyError) as caught:
+        simulate(run)
+    said = str(caught.value)
+    assert said.startswith(
+        "s01-pr51113-cases, variant old gate, case fragmented first chunk: rule split=builtins:repr gave "
+    )
+
+
+def test_progress_is_told_from_the_start() -> None:
+    told: list[tuple[int, ...]] = []
+    (run,) = runs(load(S02), only=["old gate"])
+    outcome = simulate(run, progress=lambda *row: told.append(row))
+    assert told[0] == (0, 3, 0, 0, 0)
+    assert told[-1] == (3, 3, outcome.steps, outcome.time_us, 1)
+    assert all(a[0] <= b[0] and a[2] <= b[2] for a, b in pairwise(told))
+
+
+# Cases.
+
+
+def test_a_variant_is_the_sum_of_its_cases() -> None:
+    (total,) = replay(load(S01), only=["old gate"]).variants.values()
+    assert len(total.cases) == 20
+    assert total.violated == sum(c.violated for c in total.cases.values()) == 14
+    for name in SUMMED:
+        assert getattr(total, name) == sum(getattr(c, name) for c in total.cases.values())
+    assert len(total.findings) == sum(len(c.findings) for c in total.cases.values())
+    assert [f.id for f in total.findings] == list(range(len(total.findings)))
+    digests = "".join(c.digest for c in total.cases.values())
+    assert total.digest == hashlib.sha256(digests.encode()).hexdigest()
+
+
+def finding(id: int, root: int | None) -> Finding:
+    return Finding(id, "I1", "poison", 0, 0, "a", "gdn", 0, 7, 16, 10, "tainted", root, (), "")
+
+
+def test_roots_are_renumbered_with_their_findings() -> None:
+    def case(*findings: Finding, **counts: Any) -> Outcome:
+        return Outcome("v", "p", (), {}, findings=findings, **counts)
+
+    one = case(finding(0, None), finding(1, 0), steps=3)
+    other = case(finding(0, None), finding(1, 0), finding(2, -1), steps=4, livelock=True)
+    total = sum_of({"one": one, "other": other})
+    assert [(f.id, f.root) for f in total.findings] == [(0, None), (1, 0), (2, None), (3, 2), (4, -1)]
+    assert (total.steps, total.livelock, dict(total.cases)) == (7, True, {"one": one, "other": other})
+
+
+def test_every_count_that_adds_up_is_added() -> None:
+    numbers = {name for name, value in vars_of(Outcome("v", "p", (), {})).items() if type(value) in (int, float)}
+    assert numbers - {"livelock", "free_blocks"} == set(SUMMED)
+
+
+def vars_of(outcome: Outcome) -> dict[str, Any]:
+    return {name: getattr(outcome, name) for name in outcome.__dataclass_fields__}
+
+
+def test_no_requests_no_steps() -> None:
+    groups = (Group("attention", "full-attention", 16), Group("gdn", "recurrent", 64))
+    outcome = drive(Options(groups, clock="steps"), list[Arrival]())
+    assert (outcome.steps, outcome.requests, outcome.livelock, outcome.findings) == (0, 0, False, ())
+
+
+def test_a_result_says_which_variants_ran_where_the_file_expects_nothing() -> None:
+    scenario = load(Path(__file__).resolve().parents[3] / "scenarios" / "seeds" / "s02-anatomy.yaml")
+    away = replay(scenario, spread=lambda run: [replace(run, elsewhere=run.variant == "old gate")])
+    assert (away.elsewhere, replay(scenario).elsewhere) == (("old gate",), ())

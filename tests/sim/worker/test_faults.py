@@ -1,0 +1,45 @@
+"""What a worker keeps of a request between its steps."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stateat.sim.worker.faults import MEMORIES, BatchRows, Memory, all_of_them, one_too_many, own
+
+
+def test_newcomers_take_free_rows_and_the_last_rows_move_into_the_gaps_without_their_counts() -> None:
+    rows = BatchRows()
+    assert rows.update(["a", "b", "c"]) == {}
+    rows.keep({"a": [1], "b": [2], "c": [3]})
+    # a has left: c moves into its row, where a's count lies.
+    assert rows.update(["b", "c"]) == {"b": [2], "c": [1]}
+    rows.keep({"b": [2], "c": [4]})
+    # d takes a row of its own, for nobody has left.
+    assert rows.update(["b", "c", "d"]) == {"b": [2], "c": [4]}
+
+
+@given(steps=st.lists(st.lists(st.sampled_from("abcdef"), unique=True), max_size=8))
+def test_a_batch_in_which_nobody_leaves_gives_everybody_his_own_count(steps: list[list[str]]) -> None:
+    rows, present, counts = BatchRows(), list[str](), dict[str, list[int]]()
+    for number, names in enumerate(steps):
+        present += [name for name in names if name not in present]
+        found = rows.update(present)
+        assert found == counts
+        counts = {name: [number, ord(name)] for name in present}
+        rows.keep(counts)
+
+
+@given(kept=st.integers(1, 5), drafts=st.integers(4, 6))
+def test_counts(kept: int, drafts: int) -> None:
+    assert own(kept, drafts) == kept
+    assert one_too_many(kept, drafts) == kept + 1
+    assert all_of_them(kept, drafts) == drafts + 1
+
+
+def test_decode_steps_are_told_at_once_only_where_counts_are_the_requests_own() -> None:
+    known = {name: memory for name, memory in MEMORIES.items() if isinstance(memory, Memory)}
+    assert [name for name, memory in known.items() if not memory.merges] == [
+        "contiguous-view", "row-indexed", "one-too-many", "never-rolled-back", "padded-as-prefill",
+            "first-column",
+    ]  # fmt: skip
