@@ -431,8 +431,8 @@ def test_the_table_of_presets_is_the_presets() -> None:
 def test_every_stop_and_every_field_of_a_chunk_is_documented() -> None:
     """Stops are the texts of the split's and the scheduler's code."""
     names: set[str] = set()
-    for file in ("split.py", "proposals.py", "scheduler.py"):
-        source = (ROOT / "sim" / "engine" / file).read_text()
+    for file in ("rules/split.py", "rules/proposals.py", "engine/scheduler.py"):
+        source = (ROOT / "sim" / file).read_text()
         texts = {n.value for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Constant)}
         names |= {t for t in texts if isinstance(t, str) and re.fullmatch(r"[a-z]+(-[a-z]+)+|budget|threshold", t)}
     names -= set(RULES["split"])

@@ -112,7 +112,7 @@ def test_files_that_a_notebook_names_exist(path: Path) -> None:
 
 
 def test_the_page_tells_of_all_notebooks_and_all_pictures() -> None:
-    from stateat.sim.report.pictures import plots
+    from stateat.sim.report import plots
 
     page = (ROOT / "docs" / "notebooks.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| \[([\w-]+)\]", page, re.M) == NAMES

@@ -85,7 +85,7 @@ def sweep(
     # Last, so that what goes wrong in it costs nothing else.
     if plot is not None:
         from stateat.sim.files import atomic
-        from stateat.sim.report.pictures.plots import sweep_picture
+        from stateat.sim.report.plots import sweep_picture
 
         with atomic(plot, "--plot") as partial:
             sweep_picture(table, partial)

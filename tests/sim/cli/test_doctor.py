@@ -111,7 +111,7 @@ def test_the_table_shows_brackets_and_every_line(bare: Path) -> None:
 
 def test_it_imports_nothing_that_it_looks_for() -> None:
     code = (
-        "import sys; from sim import doctor; doctor._gpu = lambda: (False, ''); doctor.report();"
+        "import sys; from stateat.sim.cli import doctor; doctor._gpu = lambda: (False, ''); doctor.report();"
         "print(sorted({'numpy', 'simpy', 'matplotlib', 'torch', 'triton'} & set(sys.modules)))"
     )
     child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from stateat.sim.cli.main import main
 from stateat.sim.errors import InputError
-from stateat.sim.report.pictures import plots
+from stateat.sim.report import plots
 from stateat.sim.report.terminal.sweep import short
 from stateat.sim.sweeps.stats import PER
 

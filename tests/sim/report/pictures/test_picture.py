@@ -195,7 +195,7 @@ def test_a_run_of_nothing_can_be_drawn(told: SimpleNamespace, tmp_path: Path) ->
 
 def test_importing_reports_loads_no_matplotlib_and_drawing_no_pyplot(tmp_path: Path) -> None:
     code = (
-        "import sys; import stateat.sim.report.pictures.picture, stateat.sim.report.pictures.plots\n"
+        "import sys; import stateat.sim.report.pictures.picture, stateat.sim.report.plots\n"
         "import stateat.sim.report.terminal.table\n"
         "import stateat.sim.report.machine.perfetto, stateat.sim.report.machine.junit\n"
         "assert not {'matplotlib', 'pandas', 'torch'} & set(sys.modules), 'imported early'\n"

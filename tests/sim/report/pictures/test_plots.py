@@ -20,7 +20,7 @@ from PIL import Image, ImageFilter
 
 from stateat.sim.errors import InputError
 from stateat.sim.events import Finding
-from stateat.sim.report.pictures import plots
+from stateat.sim.report import plots
 from stateat.sim.report.pictures.style import POISON, canvas, save
 
 BASELINES = Path(__file__).parent / "baselines"
