@@ -107,7 +107,7 @@ def print_report(console: Console) -> None:
 def shared_folder() -> Path:
     """Where recorded traces and schedules are looked for: ``STATEAT_SHARED``, or ``shared`` beside the repository."""
     named = os.environ.get("STATEAT_SHARED")
-    return Path(named) if named else Path(__file__).resolve().parents[2] / "shared"
+    return Path(named) if named else Path(__file__).resolve().parents[3] / "shared"
 
 
 def vllm_releases() -> list[str]:
