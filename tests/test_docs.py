@@ -233,6 +233,15 @@ def test_an_example_comes_to_what_it_expects(file: Path) -> None:
     assert not replay(load(file)).failures
 
 
+def test_the_changelog_has_one_fact_a_line_under_added_changed_and_fixed() -> None:
+    """A fact is a line of its own: none runs on in the next one."""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    body = text[text.index("### One import name") :]
+    kinds = re.compile(r"$|#{2,3} |- \S|\||\*\*.*\*\*$")
+    assert [line for line in body.splitlines() if not kinds.match(line)] == []
+    assert {"Added", "Changed", "Fixed"} <= set(re.findall(r"^### (.*)$", text, re.M))
+
+
 def test_every_folder_is_named_where_contributors_look() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`([\w/]+)/`", text))

@@ -62,7 +62,7 @@ def test_a_scenario_is_as_expected_and_its_expectations_tell_its_variants_apart(
 
 
 def private_codes(text: str) -> list[str]:
-    """Letters with a number that stand in a private list of reports: I1 to I18 alone are names of ours, the invariants'.
+    """Letters with a number, as a private list of reports has them: I1 to I18 alone are names of ours, the invariants'.
 
     A source names no invariant, so there an I with a number is such a code too, and so it is in brackets of its own.
     """
