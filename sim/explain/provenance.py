@@ -16,7 +16,17 @@ import numpy as np
 
 from stateat.sim.events import NULL, Finding, Group, Observer
 from stateat.sim.explain.explanation import TORN, Chunk, Claim, Coverage, Piece, Reader, Span, Story, Subject
+from stateat.sim.run.result import Outcome
+from stateat.sim.run.simulate import simulate
+from stateat.sim.scenario.load import Run
 from stateat.sim.tokens import Ids, Segments, Spans, Tokens
+
+
+def explain(run: Run, outcome: Outcome, findings: Sequence[Finding]) -> list[Story]:
+    """Return what led to these findings of a run, and what came of them: the same run again, followed."""
+    chronicle = Chronicle(findings)
+    simulate(run, [chronicle])
+    return chronicle.stories(outcome.findings)
 
 
 @dataclass(slots=True)

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Sequence
 from itertools import groupby
-from typing import Any, Protocol
+from typing import Any
 
 import simpy
 
 from stateat.sim.engine.scheduler import Step
 from stateat.sim.events import Observer
 from stateat.sim.options import Costs, Options
+from stateat.sim.run.engine import Engine
 from stateat.sim.workload import Arrival
 
 LIVELOCK_STEPS = 200
@@ -32,26 +33,6 @@ def step_us(costs: Costs, step: Step) -> int:
     """How long a step lasts, in microseconds (at least 1)."""
     variable = costs.per_prefill_token * step.prefill_tokens + costs.per_decode_token * step.decode_tokens
     return max(1, round(costs.base + variable))
-
-
-class Engine(Protocol):
-    """What a simulation needs of a scheduler: the reference engine's, or a live release's."""
-
-    preempted_in_vain: int
-
-    @property
-    def free_blocks(self) -> int: ...
-    @property
-    def aborting(self) -> bool: ...
-    @property
-    def idle(self) -> bool: ...
-    @property
-    def quiet_tokens(self) -> int: ...
-    def add(self, arrival: Arrival, time: int) -> None: ...
-    def abort(self, name: str) -> bool: ...
-    def reset(self, running: bool = False) -> None: ...
-    def jump(self, step: int) -> int: ...
-    def step(self, index: int, time: int, budget: int) -> Step: ...
 
 
 class Simulation:

@@ -8,6 +8,7 @@ from typing import Any
 
 from stateat.sim.events import GRAVE, Finding
 from stateat.sim.run.result import Failure, Outcome
+from stateat.sim.scenario.counts import number_matches, pins_to_zero
 
 PLAIN = ("livelock", "digest")
 """Keys compared as they are; the others but those below are numbers."""
@@ -145,19 +146,6 @@ def _compare(expect: Mapping[str, Any], outcome: Outcome, measured: bool) -> Ite
                 yield key, wanted, getattr(outcome, key)
         elif key not in STRUCTURED and not number_matches(wanted, getattr(outcome, key)):
             yield key, wanted, getattr(outcome, key)
-
-
-def number_matches(wanted: int | Mapping[str, int | None], number: int) -> bool:
-    """Whether a number is the one expected, or within {min, max}."""
-    if not isinstance(wanted, Mapping):
-        return number == wanted
-    low, high = wanted.get("min"), wanted.get("max")
-    return (low is None or low <= number) and (high is None or number <= high)
-
-
-def pins_to_zero(wanted: int | Mapping[str, int | None] | None) -> bool:
-    """Whether a number must be 0."""
-    return (wanted.get("max") == 0) if isinstance(wanted, Mapping) else wanted == 0
 
 
 def _ends_match(wanted: Sequence[int] | Mapping[str, Sequence[int]], ends: Sequence[int]) -> bool:

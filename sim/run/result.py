@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
-from stateat.sim.errors import MissingError, NotAsExpected, RefusedError, StateatError
+from stateat.sim.errors import MissingError, RefusedError, StateatError
 from stateat.sim.events import GRAVE, Finding, Group
-from stateat.sim.printable import few, short
+from stateat.sim.printable import few, plural, short
+from stateat.sim.scenario.counts import Counts
 from stateat.sim.scenario.truth import Truth
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from stateat.sim.run.recorder import Columns
-
+READS = ("I10", "I12")
+"""Invariants whose findings are wrong reads."""
 LISTED_REQUESTS = 1000
 """``ends`` and ``hits`` are listed for so many requests at most."""
 SHOWN_VARIANTS = 10
 """Of a result that is printed."""
-RAISED = 20
-"""Lines of an exception that tells what is wrong with a result."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -49,45 +46,15 @@ class States:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Outcome:
-    """One run of one variant (and case). Counts are defined in ``docs/scenario-files.md``."""
+class Outcome(Counts):
+    """Counts, findings and decisions of one run of one variant (and case)."""
 
     variant: str
     preset: str
     """Whose rules it ran; of a live engine those of the release that it stands nearest to."""
     groups: tuple[Group, ...]
     rules: Mapping[str, str]
-    poisoned: int = 0
-    poisoned_roots: int = 0
     findings: tuple[Finding, ...] = ()
-    wrong_restores: int = 0
-    wrong_reads: int = 0
-    tainted_requests: int = 0
-    not_judged: int = 0
-    judged: int = 0
-    """Claims, and first reads after a hit, of which it was found whether they are right. Never part of the JSON."""
-    null_boundaries: int = 0
-    materialized_boundaries: int = 0
-    deferred: int = 0
-    same_step_refused: int = 0
-    hit_tokens: int = 0
-    resume_hit_tokens: int = 0
-    loaded_tokens: int = 0
-    prefill_tokens: int = 0
-    prompt_tokens: int = 0
-    output_tokens: int = 0
-    requests: int = 0
-    finished: int = 0
-    steps: int = 0
-    chunks: int = 0
-    preempted: int = 0
-    evicted: int = 0
-    claims: int = 0
-    restores: int = 0
-    resets: int = 0
-    rejected: int = 0
-    livelock: bool = False
-    time_us: int = 0
     ttft_us: Mapping[str, float] = field(default_factory=dict)
     """``p50``, ``p95``, ``p99``; empty when no request produced a token."""
     digest: str = ""
@@ -99,8 +66,6 @@ class Outcome:
     """Tokens that each request's first admission had from a tier or a connector."""
     cases: Mapping[str, Outcome] = field(default_factory=dict)
     """Under ``cases``: the outcome of each, of which this one is the sum."""
-    violated: int = 0
-    """Cases (or this run) with an I1 or a mid-block-start I2 finding."""
     tainted: Mapping[str, int] = field(default_factory=dict)
     """The requests that read a wrong state, and when each did so first; microseconds, or a step."""
     wrong_claims: Mapping[int, int] = field(default_factory=dict)
@@ -117,15 +82,34 @@ class Outcome:
     """How long it took to simulate; never part of the JSON."""
 
     @property
+    def wrongs(self) -> dict[str, int]:
+        """What is grave of a run, and how often: wrong claims, or else wrong reads and findings that are neither."""
+        if self.poisoned:
+            return {"poisoned": self.poisoned}
+        reads = {"wrong restore": self.wrong_restores, "wrong read": self.wrong_reads}
+        found = {noun: count for noun, count in reads.items() if count}
+        told = READS if found else ()
+        others = Counter(f.invariant for f in self.findings if f.severity in GRAVE and f.invariant not in told)
+        return found | {f"{invariant} finding": count for invariant, count in sorted(others.items())}
+
+    @property
+    def text(self) -> str:
+        """What the run came to, on one short line."""
+        wrong = {noun: count for noun, count in self.wrongs.items() if noun != "poisoned"}
+        roots = f" ({plural(self.poisoned_roots, 'root')})" if self.poisoned else ""
+        parts = [f"{self.poisoned:,} poisoned{roots}", *(plural(count, noun) for noun, count in wrong.items())]
+        parts += [f"{self.hit_tokens / self.prompt_tokens:.1%} hit"] if self.prompt_tokens else []
+        parts += [plural(self.finished, "request"), plural(self.steps, "step")]
+        return ", ".join([*parts, *["never ends"] * self.livelock])
+
+    @property
     def grave(self) -> bool:
         """Whether something is poisoned, or no number."""
         return any(finding.severity in GRAVE for finding in self.findings)
 
     def __repr__(self) -> str:
-        from stateat.sim.report.terminal.verdict import outcome_text
-
         digest = f", digest {self.digest[:16]}" if self.digest else ""
-        return f"<Outcome {short(self.variant)} ({short(self.preset) or '-'}): {outcome_text(self)}{digest}>"
+        return f"<Outcome {short(self.variant)} ({short(self.preset) or '-'}): {self.text}{digest}>"
 
     def _verdict(self, name: str) -> int:
         return 0 if self.states is None else self.states.verdicts.get(name, 0)
@@ -230,8 +214,6 @@ class Result:
     """The engine that it was compared with; '' for none."""
     in_baseline: tuple[Failure, ...] = ()
     """What would have failed, and is so in the baseline too."""
-    columns: Mapping[tuple[str, str], Columns] = field(default_factory=dict, compare=False, repr=False)
-    """By variant and case: what was recorded for the frames. Empty unless it was asked for."""
 
     @property
     def ok(self) -> bool:
@@ -278,18 +260,6 @@ class Result:
         there = {name: self.variants[name] for name in names if name in self.variants}
         return [name for name, outcome in there.items() if outcome.grave or outcome.livelock]
 
-    def raise_for_findings(self) -> None:
-        """Raise :class:`stateat.sim.errors.NotAsExpected`, which lists what is wrong, unless the result is
-        :attr:`ok`."""
-        from stateat.sim.report.terminal.text import failure_lines, failure_name
-
-        wrong = self.failures
-        told = [(failure_name(failure), failure_lines(failure)) for failure in wrong[:RAISED]]
-        lines = [f"{name}: {'; '.join(' '.join(line.split()) for line in rest)}" for name, rest in told]
-        more = [f"and {len(wrong) - RAISED:,} more"] if len(wrong) > RAISED else []
-        if wrong:
-            raise NotAsExpected("\n  ".join([f"{self.scenario}: not as expected", *lines, *more]))
-
     def raise_if_nothing_ran(self) -> None:
         """Raise why, where there is no outcome at all."""
         if self.not_run and not self.variants:
@@ -301,63 +271,8 @@ class Result:
         raise TypeError("a result is neither true nor false: ask result.ok")
 
     def __repr__(self) -> str:
-        from stateat.sim.report.terminal.verdict import verdict
-
         shown = few([f"{short(v, 40)} {o.poisoned:,} poisoned" for v, o in self.variants.items()], SHOWN_VARIANTS)
-        return f"<Result {short(self.scenario)}: {short(verdict(self))} ({shown})>"
-
-    def __str__(self) -> str:
-        from stateat.sim.report.terminal.verdict import screen
-
-        return screen(self, SHOWN_VARIANTS)
-
-    def _repr_html_(self) -> str:
-        """In a notebook: a line for each variant, and the verdict."""
-        from html import escape
-
-        from stateat.sim.report.terminal.verdict import verdict
-        from stateat.sim.run.frames import summary
-
-        return f"{summary(self).to_html(index=False)}<p>{escape(verdict(self))}</p>"
-
-    # As pandas frames, with variant and case in front (docs/python.md). Each access makes a new one. All but
-    # ``findings`` need a recording, and raise InputError without.
-
-    @property
-    def findings(self) -> pd.DataFrame:
-        """What was found."""
-        from stateat.sim.run.frames import findings
-
-        return findings(self)
-
-    @property
-    def requests(self) -> pd.DataFrame:
-        """Each request: its hit, its first token, its end, whether it read a wrong state."""
-        from stateat.sim.run.frames import requests
-
-        return requests(self)
-
-    @property
-    def steps(self) -> pd.DataFrame:
-        """Each step that was told. Those between two rows were fast-forwarded: nothing but decoding happened in
-        them, and ``chunks`` says how many steps a row of it covers."""
-        from stateat.sim.run.frames import steps
-
-        return steps(self)
-
-    @property
-    def claims(self) -> pd.DataFrame:
-        """Each claim: what it said of a slot, how long, who restored from it, and the finding about it."""
-        from stateat.sim.run.frames import claims
-
-        return claims(self)
-
-    @property
-    def chunks(self) -> pd.DataFrame:
-        """Each chunk; a run of decode steps that was fast-forwarded is one row."""
-        from stateat.sim.run.frames import chunks
-
-        return chunks(self)
+        return f"<{type(self).__name__} {short(self.scenario)}: {shown}>"
 
 
 def unexplained(outcome: Outcome) -> list[Failure]:

@@ -9,14 +9,14 @@ from itertools import count
 from xml.etree import ElementTree as ET
 
 from stateat.sim.events import GRAVE, Finding
-from stateat.sim.report.terminal.text import (
+from stateat.sim.printable import plural
+from stateat.sim.report.wording import (
     SHOWN_FINDINGS,
     case_name,
     evidence_lines,
     failure_lines,
     failure_name,
     finding_line,
-    plural,
     repeats,
     roots_first,
     summary,

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from stateat.sim.explain.shortest import shortest_repeat
 from stateat.sim.options import Options
-from stateat.sim.printable import one_line
-from stateat.sim.report.terminal.text import plural
+from stateat.sim.printable import one_line, plural
 
 SEPARATOR = " · "
 

@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from stateat.sim.printable import one_line
-from stateat.sim.report.terminal.text import plural
+from stateat.sim.printable import one_line, plural
 from stateat.sim.scenario.catalog import Entry, by_folder
 
 FOLDERS = {

@@ -13,8 +13,7 @@ from rich.text import Text
 from stateat.sim.conformance.compare import Conformance, Decisions, Divergence
 from stateat.sim.conformance.recording import Recording
 from stateat.sim.errors import InputError
-from stateat.sim.printable import one_line
-from stateat.sim.report.terminal.text import plural
+from stateat.sim.printable import one_line, plural
 
 MARKS = {
     "equal": ("=", "green"),

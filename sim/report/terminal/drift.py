@@ -11,12 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from stateat.sim.explain.explanation import Subject
-from stateat.sim.printable import one_line
+from stateat.sim.printable import one_line, plural
 from stateat.sim.report.terminal.lines import print_trimmed
-from stateat.sim.report.terminal.text import plural
 
 if TYPE_CHECKING:
-    from stateat.sim.run.simulate import Drift, Token
+    from stateat.sim.explain.drift import Drift, Token
 
 FIRST = 4
 """So many tokens are always shown."""

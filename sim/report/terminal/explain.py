@@ -11,10 +11,11 @@ from rich.text import Text
 
 from stateat.sim.events import NULL
 from stateat.sim.explain.explanation import TORN, Chunk, Claim, Coverage, Piece, Reader, Span, Story
-from stateat.sim.printable import one_line
+from stateat.sim.printable import one_line, plural
 from stateat.sim.report.machine.json import finding_tree
 from stateat.sim.report.terminal.lines import print_trimmed
-from stateat.sim.report.terminal.text import READS, SHOWN_READERS, WRITES, finding_line, plural
+from stateat.sim.report.wording import SHOWN_READERS, WRITES, finding_line
+from stateat.sim.run.result import READS
 
 STOPS = {
     "block-boundary": "rounded down to the grid",

@@ -9,9 +9,8 @@ from rich.console import Console
 from rich.text import Text
 
 from stateat.sim.explain.misses import Had, Miss
-from stateat.sim.printable import one_line
+from stateat.sim.printable import one_line, plural
 from stateat.sim.report.terminal.lines import say
-from stateat.sim.report.terminal.text import plural
 
 
 def print_heading(name: str, found: Sequence[Miss], console: Console) -> None:

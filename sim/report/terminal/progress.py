@@ -15,8 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bars
 from rich.text import Text
 
-from stateat.sim.printable import one_line
-from stateat.sim.report.terminal.text import plural
+from stateat.sim.printable import one_line, plural
 
 T = TypeVar("T")
 REFRESH_S = 0.1

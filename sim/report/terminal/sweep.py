@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from stateat.sim.printable import one_line
-from stateat.sim.report.terminal.text import plural
+from stateat.sim.printable import one_line, plural
 from stateat.sim.sweeps.stats import NO_HITS, PER, paired, rates
 
 if TYPE_CHECKING:

@@ -11,18 +11,16 @@ from rich.console import Console
 from rich.text import Text
 
 from stateat.sim.events import Finding
-from stateat.sim.printable import few, one_line, short
+from stateat.sim.printable import few, one_line, plural, short
 from stateat.sim.report.terminal.lines import say
-from stateat.sim.report.terminal.text import (
+from stateat.sim.report.wording import (
     case_name,
     failure_lines,
     failure_name,
     finding_line,
     findings_of,
-    plural,
     repeats,
     roots_first,
-    wrongs,
 )
 from stateat.sim.run.result import Outcome, Result
 
@@ -178,24 +176,14 @@ def _unexpected(result: Result) -> str:
 
 def _grave(outcomes: Collection[Outcome]) -> str:
     """What is wrong in any of them, in words; '' for nothing."""
-    grave = dict.fromkeys(noun if noun == "poisoned" else f"{noun}s" for o in outcomes if o.grave for noun in wrongs(o))
+    grave = dict.fromkeys(noun if noun == "poisoned" else f"{noun}s" for o in outcomes if o.grave for noun in o.wrongs)
     return " and ".join([*grave, *["never ends"] * any(o.livelock for o in outcomes)])
-
-
-def outcome_text(outcome: Outcome) -> str:
-    """What a run came to, on one short line."""
-    wrong = {noun: count for noun, count in wrongs(outcome).items() if noun != "poisoned"}
-    roots = f" ({plural(outcome.poisoned_roots, 'root')})" if outcome.poisoned else ""
-    parts = [f"{outcome.poisoned:,} poisoned{roots}", *(plural(count, noun) for noun, count in wrong.items())]
-    parts += [f"{outcome.hit_tokens / outcome.prompt_tokens:.1%} hit"] if outcome.prompt_tokens else []
-    parts += [plural(outcome.finished, "request"), plural(outcome.steps, "step")]
-    return ", ".join([*parts, *["never ends"] * outcome.livelock])
 
 
 def screen(result: Result, most: int) -> str:
     """A result on a few lines: what each of at most so many variants came to, what did not run, and the verdict."""
     lines = [f"{short(result.scenario)}: {short(verdict(result), 300)}"]
-    rows = [(short(name, 40), outcome_text(outcome)) for name, outcome in result.variants.items()]
+    rows = [(short(name, 40), outcome.text) for name, outcome in result.variants.items()]
     rows += [(short(case_name(n.variant, n.case), 40), f"not run ({n.kind}): {short(n.why)}") for n in result.not_run]
     width = max((len(name) for name, _ in rows[:most]), default=0)
     lines += [f"  {name:{width}}  {text}" for name, text in rows[:most]]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateat.sim.events import Write
-from stateat.sim.report.terminal.text import (
+from stateat.sim.report.wording import (
     SHOWN_CHARACTERS,
     disagreement,
     evidence_lines,

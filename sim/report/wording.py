@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from itertools import zip_longest
 from typing import Any
 
-from stateat.sim.events import GRAVE, Finding, Severity, Write
+from stateat.sim.events import Finding, Severity, Write
 from stateat.sim.printable import one_line
 from stateat.sim.run.result import Failure, Outcome
 
@@ -17,8 +17,6 @@ SHOWN_FINDINGS = 10
 SHOWN_READERS = 8
 SHOWN_SPANS = 4
 SHOWN_CHARACTERS = 160
-READS = ("I10", "I12")
-"""Invariants whose findings are wrong reads."""
 WRITES = {
     "cow": "copy of a shared slot before it is written",
     "pre": "copy before the step, into the column where its chunk ends",
@@ -28,11 +26,6 @@ WRITES = {
 """Writes that are no chunk, in words."""
 _SEVERITIES = tuple(Severity)
 _ONE_OF_A_KIND = ("min", "max", "contains")
-
-
-def plural(count: int, noun: str) -> str:
-    """``1 root``, ``3 roots``."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def findings_of(outcome: Outcome) -> Iterator[tuple[str, Finding]]:
@@ -105,17 +98,6 @@ def write_text(write: Write) -> str:
         return "by nobody: memory comes zeroed"
     span = f" [{write.start}, {write.end})" if write.kind == "chunk" else ""
     return f"by {write.request} in step {write.step}: {WRITES.get(write.kind, write.kind)}{span}"
-
-
-def wrongs(outcome: Outcome) -> dict[str, int]:
-    """What is grave of a run, and how often: wrong claims, or else wrong reads and findings that are neither."""
-    if outcome.poisoned:
-        return {"poisoned": outcome.poisoned}
-    reads = {"wrong restore": outcome.wrong_restores, "wrong read": outcome.wrong_reads}
-    found = {noun: count for noun, count in reads.items() if count}
-    told = READS if found else ()
-    others = Counter(f.invariant for f in outcome.findings if f.severity in GRAVE and f.invariant not in told)
-    return found | {f"{invariant} finding": count for invariant, count in sorted(others.items())}
 
 
 def summary(findings: Iterable[Finding]) -> str:
