@@ -40,7 +40,7 @@ class _Told:
 
     @property
     def name(self) -> str:
-        from stateat.sim.report.wording import case_name
+        from stateat.sim.report.words.failures import case_name
 
         return case_name(self.run.variant, self.run.case)
 
@@ -90,7 +90,7 @@ def explain(
       stateat explain scenario.yaml --variant "old gate" --drift --tokens 64 --plot drift.png
     """
     from stateat.sim.report.terminal.misses import print_heading, print_miss, print_more
-    from stateat.sim.report.wording import case_name
+    from stateat.sim.report.words.failures import case_name
     from stateat.sim.scenario.load import load
 
     _check(file, drift, plot, json_path)
@@ -144,7 +144,8 @@ def _print_still(run: Run, finding: Finding, console: Console) -> None:
     from rich.text import Text
 
     from stateat.sim.printable import one_line
-    from stateat.sim.report.wording import case_name, finding_line
+    from stateat.sim.report.words.failures import case_name
+    from stateat.sim.report.words.findings import finding_line
 
     console.print()
     name = one_line(case_name(run.variant, run.case))
@@ -178,7 +179,7 @@ def _check(file: Path, drift: bool, plot: Path | None, json_path: Path | None) -
 def _simulated(scenario: Scenario, variants: Sequence[str]) -> dict[str, list[tuple[Run, Outcome]]]:
     """All runs, by variant."""
     from stateat.sim.report.terminal.progress import Progress
-    from stateat.sim.report.wording import case_name
+    from stateat.sim.report.words.failures import case_name
     from stateat.sim.run.simulate import simulate
     from stateat.sim.scenario.load import runs, warned
 

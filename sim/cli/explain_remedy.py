@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stateat.sim.printable import plural
-from stateat.sim.report.wording import case_name
+from stateat.sim.report.words.failures import case_name
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 from stateat.sim.errors import NotAsExpected
 from stateat.sim.printable import few, short
 from stateat.sim.report.terminal.verdict import screen, verdict
-from stateat.sim.report.wording import failure_lines, failure_name
+from stateat.sim.report.words.failures import failure_lines, failure_name
 from stateat.sim.run.result import Result
 
 if TYPE_CHECKING:

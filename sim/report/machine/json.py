@@ -9,7 +9,7 @@ from math import isfinite
 from typing import Any
 
 from stateat.sim.events import Finding, Write
-from stateat.sim.report.wording import plain
+from stateat.sim.report.words.failures import plain
 from stateat.sim.run.result import Failure, Outcome, Result, States
 from stateat.sim.scenario.counts import COUNTS
 

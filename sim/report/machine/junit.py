@@ -10,12 +10,10 @@ from xml.etree import ElementTree as ET
 
 from stateat.sim.events import GRAVE, Finding
 from stateat.sim.printable import plural
-from stateat.sim.report.wording import (
+from stateat.sim.report.words.failures import case_name, failure_lines, failure_name
+from stateat.sim.report.words.findings import (
     SHOWN_FINDINGS,
-    case_name,
     evidence_lines,
-    failure_lines,
-    failure_name,
     finding_line,
     repeats,
     roots_first,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from stateat.sim.events import Finding
 from stateat.sim.report.pictures.style import BLUE, FAINT, GREEN, INK, ORANGE, POISON, PURPLE, SKY, YELLOW, fits, plain
 from stateat.sim.report.pictures.timeline import Piece, State, Timeline, Track
-from stateat.sim.report.wording import findings_of
+from stateat.sim.report.words.findings import findings_of
 from stateat.sim.run.result import Outcome
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from stateat.sim.explain.explanation import TORN, Chunk, Claim, Coverage, Piece,
 from stateat.sim.printable import one_line, plural
 from stateat.sim.report.machine.json import finding_tree
 from stateat.sim.report.terminal.lines import print_trimmed
-from stateat.sim.report.wording import SHOWN_READERS, WRITES, finding_line
+from stateat.sim.report.words.findings import SHOWN_READERS, WRITES, finding_line
 from stateat.sim.run.result import READS
 
 STOPS = {

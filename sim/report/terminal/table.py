@@ -13,9 +13,9 @@ from stateat.sim.events import Finding
 from stateat.sim.printable import one_line, plural
 from stateat.sim.report.terminal.lines import say
 from stateat.sim.report.terminal.verdict import print_verdict
-from stateat.sim.report.wording import (
+from stateat.sim.report.words.failures import case_name
+from stateat.sim.report.words.findings import (
     SHOWN_FINDINGS,
-    case_name,
     evidence_lines,
     finding_line,
     findings_of,

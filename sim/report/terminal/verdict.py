@@ -13,15 +13,8 @@ from rich.text import Text
 from stateat.sim.events import Finding
 from stateat.sim.printable import few, one_line, plural, short
 from stateat.sim.report.terminal.lines import say
-from stateat.sim.report.wording import (
-    case_name,
-    failure_lines,
-    failure_name,
-    finding_line,
-    findings_of,
-    repeats,
-    roots_first,
-)
+from stateat.sim.report.words.failures import case_name, failure_lines, failure_name
+from stateat.sim.report.words.findings import finding_line, findings_of, repeats, roots_first
 from stateat.sim.run.result import Outcome, Result
 
 READY_FINDINGS = 3
