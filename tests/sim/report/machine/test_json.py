@@ -41,6 +41,11 @@ def test_every_count_of_an_outcome_is_in_the_json(told: SimpleNamespace) -> None
     assert set(Outcome.__dataclass_fields__) - not_counts == set(tree)
 
 
+def test_hits_and_loads_are_told_apart(told: SimpleNamespace) -> None:
+    tree = to_json(told.result(x=told.outcome(hits={"b": 1600}, loads={"b": 16})))["variants"]["old gate"]
+    assert (tree["hits"], tree["loads"]) == ({"b": 1600}, {"b": 16})
+
+
 def test_what_did_not_run_is_in_the_json_and_so_is_the_engine(told: SimpleNamespace) -> None:
     result = told.result(x=told.outcome("v@vllm:main", engine="vllm:main"))
     error = EngineError("vllm:main was killed")
