@@ -137,7 +137,9 @@ _Missed = tuple["Run", "Miss", "Mapping[Value, int] | None"]
 
 def _standing_still(ran: Sequence[tuple[Run, Outcome]]) -> list[tuple[Run, Outcome, Finding]]:
     """The findings of runs that stood still."""
-    return [(run, outcome, f) for run, outcome in ran for f in outcome.findings if f.severity == "liveness"]
+    from stateat.sim.events import Severity
+
+    return [(run, outcome, f) for run, outcome in ran for f in outcome.findings if f.severity == Severity.LIVENESS]
 
 
 def _print_still(run: Run, finding: Finding, console: Console) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from stateat.sim.events import Finding
+from stateat.sim.events import Finding, Holding, Severity
 from stateat.sim.tokens import Ids
 
-TORN = "torn"
+TORN = Holding.TORN
 """The verdict on a slot whose matrix is right, and whose convolution is not (I13)."""
 Span = tuple[int, int]
 """Tokens [start, end)."""
@@ -116,7 +116,7 @@ class Story:
 
 def roots(findings: Iterable[Finding]) -> list[Finding]:
     """The poison findings that follow from no other, those to be told first in front."""
-    return sorted((f for f in findings if f.severity == "poison" and f.root is None), key=rank)
+    return sorted((f for f in findings if f.severity == Severity.POISON and f.root is None), key=rank)
 
 
 def rank(finding: Finding) -> tuple[bool, bool, int, int]:

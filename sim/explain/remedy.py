@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from stateat.sim.errors import StateatError
-from stateat.sim.events import GRAVE, Finding
+from stateat.sim.events import GRAVE, Finding, Severity
 from stateat.sim.explain.explanation import roots
 from stateat.sim.releases.presets import PRESETS, table
 from stateat.sim.releases.rules import RULES
@@ -144,9 +144,9 @@ def _harm(outcome: Outcome) -> tuple[int, ...]:
 def _avoids(finding: Finding, before: Outcome, after: Outcome) -> bool:
     if not _serves(before, after):
         return False
-    if finding.severity == "liveness":
+    if finding.severity == Severity.LIVENESS:
         # A run that stands still stands still, whoever waits first.
-        stands = any(other.severity == "liveness" for other in after.findings)
+        stands = any(other.severity == Severity.LIVENESS for other in after.findings)
         return not stands and len(roots(after.findings)) <= len(roots(before.findings))
     old, new = roots(before.findings), roots(after.findings)
     # The same fault at another offset is the same fault, and one of another kind is none the better.

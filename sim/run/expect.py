@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from stateat.sim.events import GRAVE, Finding
+from stateat.sim.events import GRAVE, Finding, Severity
 from stateat.sim.run.result import Failure, Outcome
 from stateat.sim.scenario.counts import number_matches, pins_to_zero
 
@@ -174,7 +174,7 @@ def findings_match(wanted: Sequence[Mapping[str, Any]] | Mapping[str, Any], find
         findings = [
             f
             for f in findings
-            if f.severity == "poison" or ("invariant", f.invariant) in named or ("severity", f.severity) in named
+            if f.severity == Severity.POISON or ("invariant", f.invariant) in named or ("severity", f.severity) in named
         ]
         if len(entries) != len(findings):
             return False

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, SkipValidation, Tag, create_model, model_validator
 
-from stateat.sim.events import Group
+from stateat.sim.events import Group, Holding, Severity
 from stateat.sim.options import METHODS, Costs, Offload, Options, Speculative
 from stateat.sim.scenario.counts import COUNTS
 from stateat.sim.scenario.truth import BACKENDS, DEVICES, DTYPES, KERNELS, ROUNDINGS, Truth
@@ -304,12 +304,18 @@ class SomeEnds(Strict):
 Ends = Annotated[Annotated[list[End], Tag("all")] | Annotated[SomeEnds, Tag("some")], Discriminator(_all_or_some)]
 
 
+SEVERITIES = tuple(word.value for word in Severity)
+HOLDINGS = (*(word.value for word in Holding), "")
+SeverityName = Literal[SEVERITIES]  # type: ignore[valid-type]
+HoldingName = Literal[HOLDINGS]  # type: ignore[valid-type]
+
+
 class FindingModel(Strict):
     """A finding; only the keys given are compared."""
 
     invariant: Invariant | None = None
     """`I1` and so on (docs/invariants.md)."""
-    severity: Literal["poison", "numerics", "hazard", "honesty", "liveness", "shape", "loss"] | None = None
+    severity: SeverityName | None = None
     """How bad it is."""
     step: Annotated[int, Field(ge=0)] | None = None
     """The step at whose end it was found."""
@@ -323,21 +329,7 @@ class FindingModel(Strict):
     """The offset that the hash claims, tokens."""
     held: int | None = None
     """The offset that the slot holds, tokens; null where it holds none."""
-    verdict: (
-        Literal[
-            "wrong offset",
-            "zero",
-            "never written",
-            "foreign",
-            "tainted",
-            "unknown",
-            "torn",
-            "not finite",
-            "out of range",
-            "",
-        ]
-        | None
-    ) = None
+    verdict: HoldingName | None = None
     """What the slot holds, in a word."""
     root: bool | None = None
     """Whether it is a root cause rather than downstream of another finding."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from xml.etree import ElementTree as ET
 
-from stateat.sim.events import GRAVE, Finding
+from stateat.sim.events import GRAVE, Finding, Severity
 from stateat.sim.printable import plural
 from stateat.sim.report.words.failures import case_name, failure_lines, failure_name
 from stateat.sim.report.words.findings import (
@@ -121,7 +121,7 @@ def _suite(name: str, result: Result, seconds: float | None) -> ET.Element:
             ET.SubElement(element, "skipped", message="not compared: what the file expects of it is of something else")
         findings = () if outcome is None or variant not in result.wrong_where_silent else outcome.findings
         kind = "new" if result.baseline else "expectation"
-        _fail(element, failures, [f for f in findings if f.severity in (*GRAVE, "liveness")], kind)
+        _fail(element, failures, [f for f in findings if f.severity in (*GRAVE, Severity.LIVENESS)], kind)
         known_here = [f for f in result.in_baseline if (f.variant, f.case) == (variant, case)]
         if known_here:
             told = [["also in the baseline  " + failure_name(f), *failure_lines(f)] for f in known_here]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stateat.sim.events import Finding
+from stateat.sim.events import Finding, Severity, Stop
 from stateat.sim.report.pictures.style import BLUE, FAINT, GREEN, INK, ORANGE, POISON, PURPLE, SKY, YELLOW, fits, plain
 from stateat.sim.report.pictures.timeline import Piece, State, Timeline, Track
 from stateat.sim.report.words.findings import findings_of
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _STOPS: dict[str, tuple[str, str]] = {
-    "budget": (ORANGE, ""),
-    "threshold": (YELLOW, ""),
-    "block-boundary": (GREEN, ""),
-    "mid-block": (GREEN, "////"),
-    "every-boundary": (GREEN, "...."),
-    "retained": (GREEN, "++"),
-    "last-cache-position": (SKY, ""),
-    "partial-tail": (PURPLE, ""),
-    "junction": (PURPLE, "////"),
-    "prompt-end": (BLUE, ""),
-    "decode": ("#999999", ""),
-    "max-model-len": ("#999999", "////"),
+    Stop.BUDGET: (ORANGE, ""),
+    Stop.THRESHOLD: (YELLOW, ""),
+    Stop.BLOCK_BOUNDARY: (GREEN, ""),
+    Stop.MID_BLOCK: (GREEN, "////"),
+    Stop.EVERY_BOUNDARY: (GREEN, "...."),
+    Stop.RETAINED: (GREEN, "++"),
+    Stop.LAST_CACHE_POSITION: (SKY, ""),
+    Stop.PARTIAL_TAIL: (PURPLE, ""),
+    Stop.JUNCTION: (PURPLE, "////"),
+    Stop.PROMPT_END: (BLUE, ""),
+    Stop.DECODE: ("#999999", ""),
+    Stop.MAX_MODEL_LEN: ("#999999", "////"),
 }
 """Colour and hatch of a rule."""
 _DARK = (GREEN, BLUE)
@@ -336,7 +336,7 @@ def style_of(stop: str) -> tuple[str, str]:
 
 
 def poison_of(outcome: Outcome) -> list[Finding]:
-    return [f for _, f in findings_of(outcome) if f.severity == "poison" and f.claimed is not None]
+    return [f for _, f in findings_of(outcome) if f.severity == Severity.POISON and f.claimed is not None]
 
 
 def _merged(chunks: Sequence[Piece]) -> Iterator[Piece]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stateat.sim.errors import InputError
-from stateat.sim.events import Finding
+from stateat.sim.events import Finding, Severity
 from stateat.sim.report.pictures.picture import plot_timeline
 from stateat.sim.report.pictures.style import (
     INK,
@@ -39,7 +39,7 @@ def timeline(chunks: DataFrame, ax: Axes, findings: Sequence[Finding] = (), bloc
     """
     _one_run(chunks)
     drawn = from_chunks(chunks, block)
-    poison = [finding for finding in findings if finding.severity == "poison" and finding.claimed is not None]
+    poison = [finding for finding in findings if finding.severity == Severity.POISON and finding.claimed is not None]
     for finding in poison:
         for track in filter(None, map(drawn.tracks.get, finding.readers)):
             first = track.chunks[0]

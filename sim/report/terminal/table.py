@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from stateat.sim.events import Finding
+from stateat.sim.events import Finding, Severity
 from stateat.sim.printable import one_line, plural
 from stateat.sim.report.terminal.lines import say
 from stateat.sim.report.terminal.verdict import print_verdict
@@ -263,7 +263,7 @@ def _print_findings(variant: str, outcome: Outcome, console: Console, verbose: b
 
 
 def _print_finding(finding: Finding, again: Sequence[Finding], console: Console, causes: set[int | None]) -> None:
-    style = "red" if finding.severity == "poison" and finding.root is None else ""
+    style = "red" if finding.severity == Severity.POISON and finding.root is None else ""
     numbers = ", ".join(f"#{same.id}" for same in (finding, *again) if same.id in causes)
     say(console, Text(f"  {finding_line(finding, again)}{f'  ({numbers})' if numbers else ''}", style=style))
     for line in evidence_lines(finding):

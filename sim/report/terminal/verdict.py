@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from stateat.sim.events import Finding
+from stateat.sim.events import Finding, Severity
 from stateat.sim.printable import few, one_line, plural, short
 from stateat.sim.report.terminal.lines import say
 from stateat.sim.report.words.failures import case_name, failure_lines, failure_name
@@ -79,8 +79,8 @@ def _print_causes(variant: str, outcome: Outcome, console: Console, ready: bool)
 def _causes(findings: Iterable[tuple[str, Finding]]) -> list[tuple[str, Finding]]:
     """The first roots, and the first request that waits in vain, each with its case."""
     ordered = roots_first(findings)
-    roots = [pair for pair in ordered if pair[1].severity == "poison" and pair[1].root is None]
-    return roots[:READY_FINDINGS] + [pair for pair in ordered if pair[1].severity == "liveness"][:1]
+    roots = [pair for pair in ordered if pair[1].severity == Severity.POISON and pair[1].root is None]
+    return roots[:READY_FINDINGS] + [pair for pair in ordered if pair[1].severity == Severity.LIVENESS][:1]
 
 
 def ready_expectation(outcome: Outcome) -> str:
