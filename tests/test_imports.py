@@ -59,7 +59,8 @@ def within(name: str, *packages: str) -> bool:
 def imports(source: str) -> Iterator[tuple[int, str, str]]:
     """Line, local name and full dotted name of every import, wherever it stands.
 
-    What is imported from a module counts as that module's attribute: `from stateat.sim import events` is `stateat.sim.events`.
+    What is imported from a module counts as that module's attribute: `from stateat.sim import events` is
+    `stateat.sim.events`.
     """
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):

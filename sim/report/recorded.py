@@ -30,7 +30,7 @@ class RecordedResult(Result):
     each access makes a new one, and all but ``findings`` raise InputError where nothing was recorded."""
 
     columns: Mapping[tuple[str, str], Columns] = field(default_factory=dict, compare=False, repr=False)
-    """By variant and case: the recording. Empty unless it was asked for."""
+    """Recordings by variant and case. Empty unless they were asked for."""
 
     @classmethod
     def of(cls, result: Result, columns: Mapping[tuple[str, str], Columns]) -> Self:

@@ -20,9 +20,9 @@ from stateat.sim.run.engine import Engine
 from stateat.sim.workload import Arrival
 
 LIVELOCK_STEPS = 200
-"""So many steps without a token, and no arrival pending: nothing will ever move again."""
+"""Steps without a token, and no arrival pending, after which nothing will ever move again."""
 LIVELOCK_PREEMPTIONS = 200
-"""So many preemptions in which nobody got further than before: a request that takes its own blocks away."""
+"""Preemptions in which nobody got further than before, after which a request takes its own blocks away for ever."""
 
 Process = Generator[simpy.Event, Any, None]
 Progress = Callable[[int, int, int], None]
@@ -30,7 +30,7 @@ Progress = Callable[[int, int, int], None]
 
 
 def step_us(costs: Costs, step: Step) -> int:
-    """How long a step lasts, in microseconds (at least 1)."""
+    """Return the duration of a step, in microseconds (at least 1)."""
     variable = costs.per_prefill_token * step.prefill_tokens + costs.per_decode_token * step.decode_tokens
     return max(1, round(costs.base + variable))
 
@@ -80,7 +80,7 @@ class Simulation:
         self._calendar = [(time, list(batch)) for time, batch in groupby(timed, key=lambda a: a.time)]
 
     def run(self) -> None:
-        """Until the last request has ended, or nothing moves any more."""
+        """Run until the last request has ended, or nothing moves any more."""
         self.env.process(self._arrive())
         self.env.process(self._abort())
         self.env.process(self._reset())
@@ -172,7 +172,7 @@ class Simulation:
                 return
 
     def _expects(self) -> bool:
-        """Whether anything is still to happen that might set a stuck engine going."""
+        """True if something is still to happen that might set a stuck engine going."""
         return bool(self.coming or self._aborts or self.scheduler.aborting)
 
     def _budget(self) -> int:
@@ -182,7 +182,7 @@ class Simulation:
         return self.options.max_num_batched_tokens
 
     def _skippable(self) -> int:
-        """For how many steps from now on every request is quiet and nobody arrives."""
+        """Return the number of steps from now on in which every request is quiet and nobody arrives."""
         if self.index < len(self.budgets):
             return 0
         steps = self.scheduler.jump(self.index)

@@ -18,7 +18,7 @@ WRONG = ("wrong_restores", "wrong_reads", "tainted_requests")
 """Numbers that expect something grave, unless they are pinned to 0."""
 STRUCTURED = ("ends", "hits", "loads", "findings", "invariants", "vacuous", "cases")
 UNCOMPARED = ("vacuous", "cases")
-"""Of those, what is nothing that a run can come to."""
+"""Keys among them that are nothing a run can come to."""
 FINDING_KEYS = (
     "invariant", "severity", "step", "request", "group", "column", "claimed", "held", "verdict", "root",
 )  # fmt: skip
@@ -54,7 +54,7 @@ def compare(
 
 
 def compares(expect: Mapping[str, Any], outcome: Outcome, measured: bool = True, absent: Collection[str] = ()) -> bool:
-    """Whether :func:`compare` holds an outcome to anything that is written in an expectation."""
+    """True if :func:`compare` holds an outcome to anything that is written in an expectation."""
     cases = expect.get("cases") or {}
     parts = [(_at_most(expect) if absent else expect, outcome)]
     parts += [(part, outcome.cases[name]) for name, part in cases.items() if name in outcome.cases]
@@ -70,7 +70,7 @@ def _unmeasured(key: str, outcome: Outcome, measured: bool) -> bool:
 
 
 def _at_most(expect: Mapping[str, Any]) -> dict[str, Any]:
-    """What is left of an expectation of a sum where some of it is missing: its numbers can only be too small."""
+    """Return the rest of an expectation of a sum where some of it is missing: its numbers can only be too small."""
     highest = {key: most for key, wanted in expect.items() if key not in STRUCTURED and (most := _most(wanted))}
     counts = expect.get("invariants") or {}
     highest["invariants"] = {name: most for name, wanted in counts.items() if (most := _most(wanted))}
@@ -98,7 +98,7 @@ def _unclean(expect: Mapping[str, Any], outcome: Outcome) -> Iterator[tuple[str,
 
 
 def _expects_wrong(expect: Mapping[str, Any]) -> bool:
-    """Whether an expectation says what is wrong beside wrong claims."""
+    """True if an expectation says what is wrong beside wrong claims."""
     numbers = [expect[key] for key in WRONG if expect.get(key) is not None]
     return expect.get("findings") is not None or not all(map(pins_to_zero, numbers))
 
@@ -111,7 +111,7 @@ def _endless(expect: Mapping[str, Any], outcome: Outcome) -> list[str]:
 
 
 def _names_livelock(expect: Mapping[str, Any]) -> bool:
-    """Whether an expectation speaks of a run that never ends, by its key or as I14."""
+    """True if an expectation speaks of a run that never ends, by its key or as I14."""
     found = expect.get("findings") or ()
     entries = found["contains"] if isinstance(found, Mapping) else found
     named = any(entry.get("invariant") == "I14" or entry.get("severity") == "liveness" for entry in entries)
@@ -155,14 +155,14 @@ def _ends_match(wanted: Sequence[int] | Mapping[str, Sequence[int]], ends: Seque
 
 
 def finding_facts(finding: Finding) -> dict[str, Any]:
-    """What an expectation can say of a finding: a ready entry for ``findings``."""
+    """Return all that an expectation can say of a finding: a ready entry for ``findings``."""
     facts = {key: getattr(finding, key) for key in FINDING_KEYS}
     facts["root"] = finding.root is None
     return facts
 
 
 def findings_match(wanted: Sequence[Mapping[str, Any]] | Mapping[str, Any], findings: Sequence[Finding]) -> bool:
-    """Whether each entry has a finding of its own, and (for a list) no finding is left over.
+    """True if each entry has a finding of its own, and (for a list) no finding is left over.
 
     A list speaks of poison, and of what its entries name: a fault has chunks of a wrong shape (I2) beside it, which
     a list that does not mention I2 says nothing about. Order does not matter. An entry may fit several findings, so

@@ -18,7 +18,7 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 Key = tuple[str, str]
 """Variant and case."""
 Recorded = Mapping[Key, Columns]
-"""What was heard of each run; empty: nothing was recorded."""
+"""Recording of each run; empty: nothing was recorded."""
 
 
 def summary(result: Result) -> pd.DataFrame:
@@ -35,7 +35,7 @@ def summary(result: Result) -> pd.DataFrame:
 
 
 def findings(result: Result) -> pd.DataFrame:
-    """What was found, in order."""
+    """Return a row for each finding, in order."""
     return _joined(FINDINGS, [(key, _findings(outcome)) for key, outcome in _outcomes(result)])
 
 
@@ -242,7 +242,7 @@ def _fast_forwarded(columns: Columns) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 
 def _durations(columns: Columns) -> Ints:
-    """Of each told step; MISSING where it never committed."""
+    """Return the duration of each told step; MISSING where it never committed."""
     committed = np.asarray(columns.step_commit_us)
     return np.where(committed == MISSING, MISSING, committed - np.asarray(columns.step_us))
 

@@ -1,4 +1,4 @@
-"""What a run came to: counts, findings and decisions of each variant (the JSON of ``replay``)."""
+"""Results and outcomes: counts, findings and decisions of each variant (the JSON of ``replay``)."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ READS = ("I10", "I12")
 LISTED_REQUESTS = 1000
 """``ends`` and ``hits`` are listed for so many requests at most."""
 SHOWN_VARIANTS = 10
-"""Of a result that is printed."""
+"""Variants that are named of a result that is printed, at most."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class States:
-    """What the arithmetic of a state family said of the claimed slots."""
+    """Verdicts of a state family's arithmetic on the claimed slots."""
 
     truth: Truth
     """Backend and device are those that were taken."""
     state_bytes: int
-    """Of one request's state, as it is computed."""
+    """Bytes of one request's state, as it is computed."""
     verdicts: Mapping[str, int] = field(default_factory=dict)
     """Slots by what they held: ``exact``, ``noise``, ``not finite``, and what I1 found."""
     worst: tuple[Mapping[str, Any], ...] = ()
@@ -65,25 +65,25 @@ class Outcome(Counts):
     loads: Mapping[str, int] = field(default_factory=dict)
     """Tokens that each request's first admission had from a tier or a connector."""
     cases: Mapping[str, Outcome] = field(default_factory=dict)
-    """Under ``cases``: the outcome of each, of which this one is the sum."""
+    """Outcomes of the cases, of which this one is the sum; empty without cases."""
     tainted: Mapping[str, int] = field(default_factory=dict)
     """The requests that read a wrong state, and when each did so first; microseconds, or a step."""
     wrong_claims: Mapping[int, int] = field(default_factory=dict)
-    """By number of a claim, in the order in which they were made: the first finding (I1, I13) about it."""
+    """First finding (I1, I13) about a claim, by the claim's number in the order in which they were made."""
     states: States | None = None
     """None for ``digest``."""
     engine: str = ""
     """The live engine that ran it, as its label; '' for the reference engine, and for a log."""
     not_asked: tuple[str, ...] = ()
-    """What no verdict is about, since a log never tells it."""
+    """Checks that were not made, since a log never tells what they need."""
     free_blocks: int = field(default=-1, compare=False)
     """Blocks in the free queue at the end; -1 where nobody can say (a log). Never part of the JSON."""
     wall_s: float = 0.0
-    """How long it took to simulate; never part of the JSON."""
+    """Seconds that it took to simulate; never part of the JSON."""
 
     @property
     def wrongs(self) -> dict[str, int]:
-        """What is grave of a run, and how often: wrong claims, or else wrong reads and findings that are neither."""
+        """Counts of what is grave: wrong claims, or else wrong reads and findings that are neither."""
         if self.poisoned:
             return {"poisoned": self.poisoned}
         reads = {"wrong restore": self.wrong_restores, "wrong read": self.wrong_reads}
@@ -94,7 +94,7 @@ class Outcome(Counts):
 
     @property
     def text(self) -> str:
-        """What the run came to, on one short line."""
+        """The outcome on one short line."""
         wrong = {noun: count for noun, count in self.wrongs.items() if noun != "poisoned"}
         roots = f" ({plural(self.poisoned_roots, 'root')})" if self.poisoned else ""
         parts = [f"{self.poisoned:,} poisoned{roots}", *(plural(count, noun) for noun, count in wrong.items())]
@@ -104,7 +104,7 @@ class Outcome(Counts):
 
     @property
     def grave(self) -> bool:
-        """Whether something is poisoned, or no number."""
+        """True if something is poisoned, or no number."""
         return any(finding.severity in GRAVE for finding in self.findings)
 
     def __repr__(self) -> str:
@@ -152,17 +152,17 @@ class NotRun:
     variant: str
     case: str
     error: StateatError
-    """Why."""
+    """The reason."""
     engine: str = ""
     """The label of the live engine on which it was to run; '' for the reference engine."""
     known: bool = False
-    """Whether the baseline ends with the same error."""
+    """The baseline ends with the same error."""
     below: bool = False
-    """Whether it is a run on the baseline, so that nothing holds it to the run that it is for."""
+    """It is a run on the baseline, so that nothing is held against the run that it is for."""
 
     @property
     def skipped(self) -> bool:
-        """Whether it is nobody's fault: the engine has no such thing, what computes its states or a trace is not here,
+        """True if it is nobody's fault: the engine has no such thing, what computes its states or a trace is not here,
         or the baseline cannot run it either."""
         return self.known or isinstance(self.error, RefusedError | MissingError)
 
@@ -191,12 +191,12 @@ class Result:
     path: str
     clock: str
     variants: Mapping[str, Outcome]
-    """Those that ran; with several engines each is ``VARIANT@ENGINE``."""
+    """Outcomes of the variants that ran; with several engines each is ``VARIANT@ENGINE``."""
     failed_expectations: tuple[Failure, ...] = ()
-    """What the file expects and did not come; with a baseline, what is new against it. Empty too where nothing is
+    """Expectations of the file that did not hold; with a baseline, what is new against it. Empty too where nothing is
     expected."""
     has_expectations: bool = False
-    """Whether the file expects anything of what was to run; not whether it came."""
+    """The file expects something of what was to run; not: it came."""
     is_scenario: bool = True
     """False for a log."""
     silent: tuple[str, ...] = ()
@@ -213,11 +213,11 @@ class Result:
     baseline: str = ""
     """The engine that it was compared with; '' for none."""
     in_baseline: tuple[Failure, ...] = ()
-    """What would have failed, and is so in the baseline too."""
+    """Failures that are so in the baseline too."""
 
     @property
     def ok(self) -> bool:
-        """Whether everything ran and is as expected: no expectation failed, and where nothing is expected nothing is
+        """True if everything ran and is as expected: no expectation failed, and where nothing is expected nothing is
         poisoned, no state is wrong or no number, and the run ends.
 
         ``stateat check`` exits with 0 for it, unless nothing was judged. What an engine cannot express makes this
@@ -227,8 +227,8 @@ class Result:
 
     @property
     def judged(self) -> bool:
-        """Whether anything was: what is compared with nothing, and a log of which no claim and no hit can be judged,
-        prove nothing."""
+        """True if anything was judged: what is compared with nothing, and a log of which no claim and no hit can be
+        judged, prove nothing."""
         if self.is_scenario:
             return bool(set(self.variants) - set(self.uncompared))
         return any(outcome.judged for outcome in self.variants.values())
@@ -276,7 +276,7 @@ class Result:
 
 
 def unexplained(outcome: Outcome) -> list[Failure]:
-    """What is grave of a run of which nothing is expected, by case, and that it never ends."""
+    """Return what is grave of a run of which nothing is expected, by case, and that it never ends."""
     found = []
     for case, run in (outcome.cases or {"": outcome}).items():
         grave = [finding for finding in run.findings if finding.severity in GRAVE]

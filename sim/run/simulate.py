@@ -43,7 +43,7 @@ from stateat.sim.workload.generate import arrivals
 
 
 def options_in_force(options: Options) -> dict[str, Any]:
-    """What the ``run`` event says of the options: as configured, and what follows from them."""
+    """Return what the ``run`` event says of the options: as configured, and what follows from them."""
     table = presets.table(options.preset, options.rules)
     resolved = rules.resolve(table)
     grid = resolved.grid(options)
@@ -67,7 +67,7 @@ def simulate(
     make: Make | None = None,
     measure: Callable[[int, int], None] | None = None,
 ) -> Outcome:
-    """One run, checked by the oracle; ``make``: on another engine than the reference one.
+    """Simulate one run, checked by the oracle; ``make``: on another engine than the reference one.
 
     ``progress`` is told requests done and in all, the step, the time and the poisoned slots so far; ``measure``
     tokens absorbed and in all while states are computed. Raises PolicyError
@@ -141,7 +141,7 @@ def drive(
 
 @contextmanager
 def _blaming(theirs: Sequence[str]) -> Iterator[None]:
-    """Where a user's code is in force, what goes wrong in the engine came of its answers."""
+    """Blame a user's rules, where some are in force, for what goes wrong in the engine."""
     try:
         yield
     except (StateatError, KeyboardInterrupt):
@@ -183,7 +183,7 @@ def _auditor(truth: Truth, seed: int = 0) -> Auditor:
 
 
 def _states(auditor: Auditor, truth: Truth) -> States | None:
-    """What the numbers said, once all findings are there."""
+    """Return what the numbers said, once all findings are there."""
     numerics, family = auditor.numerics, auditor.family
     if numerics is None or not isinstance(family, Numeric):
         return None
@@ -219,7 +219,7 @@ def outcome_of(
     digest: Digest,
     truth: Truth = DIGEST,
 ) -> Outcome:
-    """What the oracle, the tally and the digest heard, as one outcome."""
+    """Return what the oracle, the tally and the digest heard, as one outcome."""
     with _fitting(truth):
         auditor.close()
         counts, findings = auditor.counts, auditor.findings()
@@ -376,7 +376,7 @@ def _enter(variants: dict[str, dict[str, Outcome]], hearing: _Hearing) -> None:
 
 
 class _Hearing:
-    """Who listens to one run of a log."""
+    """Listeners to one run of a log."""
 
     def __init__(self, head: RunEvent, given: Mapping[str, str]) -> None:
         self.head, self.given = head, given
@@ -422,7 +422,7 @@ class _Hearing:
         return replace(outcome, not_asked=(*self.coherence.unasked, *self._without_windows()))
 
     def _without_windows(self) -> Iterator[str]:
-        """What is not asked with a state that has one component, unless the run's own has no more."""
+        """Return what is not asked with a state that has one component, unless the run's own has no more."""
         own = self.head.options.get("oracle", {}).get("state")
         if self.auditor.lockstep is None and self.auditor.recurrent and own != self.truth.state:
             state = self.truth.state

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DISTINCT = ("point", "seed", "variant", "case")
-"""What a run is known by."""
+"""Columns that a run is known by."""
 NO_METRIC = ("run", *DISTINCT, "digest", "error")
 _TEXTS = ("variant", "case", "digest", "error")
 

@@ -58,7 +58,7 @@ def _swept(values: list[Any]) -> tuple[list[Any], str]:
 
 
 def outputs(path: Path) -> dict[str, Path]:
-    """What a sweep writes, by the names that messages have for it."""
+    """Return the files that a sweep writes, by the names that messages have for them."""
     return {"--out": path, "the journal of --out": path_of(path)}
 
 

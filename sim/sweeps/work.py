@@ -1,4 +1,4 @@
-"""One run of a sweep, as one row of its table."""
+"""A run of a sweep, as one row of its table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CAME = (*SWEPT, *TIMES, *TEXTS)
 
 
 def begun(task: Task) -> Row:
-    """What is known of a row before the run; the variant of a base without any is its preset, known later."""
+    """Return what is known of a row before the run; the variant of a base without any is its preset, known later."""
     row: Row = {"run": task.index, "point": task.point, "seed": task.seed, "variant": task.variant, "case": task.case}
     return row | task.values
 

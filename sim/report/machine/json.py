@@ -17,7 +17,7 @@ PERCENTILES = ("p50", "p95", "p99")
 
 
 def dumps(results: Result | Sequence[Result]) -> str:
-    """One result as an object, several as a list, each with its ``path``; indented, in a fixed order of keys."""
+    """Return one result as an object, several as a list, each with its ``path``; indented, in a fixed order of keys."""
     tree: Any = to_json(results) if isinstance(results, Result) else _of_files(results)
     return json.dumps(tree, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -101,7 +101,7 @@ def finding_tree(finding: Finding) -> dict[str, Any]:
 
 
 def _states(states: States) -> dict[str, Any]:
-    """What the arithmetic of a state family said."""
+    """Return what the arithmetic of a state family said."""
     return {
         **asdict(states.truth),
         "state_bytes": states.state_bytes,
@@ -124,6 +124,6 @@ def _write(write: Write | None) -> dict[str, Any] | None:
 
 
 def _percentiles(values: Mapping[str, float]) -> dict[str, float | None]:
-    """Always the same keys; null where there is no number (JSON has no NaN)."""
+    """Return always the same keys; null where there is no number (JSON has no NaN)."""
     found = {name: values.get(name) for name in PERCENTILES}
     return {name: _number(value) for name, value in found.items()}

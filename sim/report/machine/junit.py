@@ -84,7 +84,7 @@ def _without_result(name: str, path: str, kind: str, message: str) -> ET.Element
 
 
 def _stopped(case: ET.Element, tag: str, kind: str, message: str) -> None:
-    """Why a case has no outcome."""
+    """Say in a case why it has no outcome."""
     first = message.partition("\n")[0]
     about = {"message": _xml(first)} if tag == "skipped" else {"type": kind, "message": _xml(first)}
     ET.SubElement(case, tag, about).text = _xml(message)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FEW = 4
-"""Up to so many requests are drawn as lanes."""
+"""Requests that are drawn as lanes, at most."""
 MAX_PANELS = 12
 """A picture holds so many runs: the first ones, and its title says so."""
 
@@ -69,7 +69,7 @@ def _figure(panels: Sequence[tuple[str, Timeline, Outcome]], title: str) -> Figu
 
 
 def plot_timeline(timeline: Timeline, poison: Sequence[Finding], ax: Axes) -> None:
-    """One run and its wrong claims on one axis, with its own legend."""
+    """Draw a run and its wrong claims on one axis, with its own legend."""
     _plot(timeline, poison, ax, Scale.of([timeline]), lane_height(timeline))
     _limit([ax], [timeline], Scale.of([timeline]))
     handles = _handles([timeline], poison)

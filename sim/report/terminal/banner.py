@@ -1,4 +1,4 @@
-"""What is said of a run before it starts."""
+"""Banner of a run, told before it starts."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ def _minimum(options: Options) -> str:
 
 
 def _pinned(options: Options) -> dict[str, tuple[str, int]]:
-    """By group what a request holds of it, where that is no block for each of its tokens: how many blocks, and a word
-    before the number where that is the most."""
+    """Return by group what a request holds of it, where that is no block for each of its tokens: how many blocks, and a
+    word before the number where that is the most."""
     drafts, step = options.speculative.num_speculative_tokens, options.max_num_batched_tokens
     pinned: dict[str, tuple[str, int]] = {}
     for group in options.groups:

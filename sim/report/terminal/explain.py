@@ -18,7 +18,7 @@ from stateat.sim.report.words.findings import SHOWN_READERS, WRITES, finding_lin
 from stateat.sim.run.result import READS
 
 STOPS = {stop.value: stop.meaning for stop in Stop}
-"""Why a chunk ended, by the stop's name; ``budget`` is told with its numbers."""
+"""Reasons why a chunk ended, by the stop's name; ``budget`` is told with its numbers."""
 SHOWN_SPANS = 3
 
 
@@ -218,7 +218,7 @@ def _chunk_tree(chunk: Chunk) -> dict[str, Any]:
 
 
 def _read_by(story: Story) -> Sequence[Reader]:
-    """Who started from it; of a read that is wrong by itself the request that made it."""
+    """Return who started from it; of a read that is wrong by itself the request that made it."""
     finding = story.finding
     if story.readers or finding.invariant not in READS:
         return story.readers

@@ -202,7 +202,7 @@ def _noise(outcome: Outcome) -> str:
 
 
 def _wrong(outcome: Outcome) -> str:
-    """How many, and how far off the nearest of them is."""
+    """Return how many slots are wrong, and how far off the nearest of them is."""
     states = outcome.states
     if states is None:
         return "-"

@@ -1,4 +1,4 @@
-"""Whether a scenario came to what it expects, and what there is to expect where it did not."""
+"""Verdict on a scenario: does it come to what it expects, and what is there to expect where it does not."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def print_expectations(result: Result, seconds: float, console: Console) -> None
 
 
 def standing(result: Result) -> str:
-    """What a check counts a file as: ``error`` (something could not be run), ``failed``, ``skipped`` (nothing ran),
-    ``expected``, or ``silent`` (compared with nothing)."""
+    """Return what a check counts a file as: ``error`` (something could not be run), ``failed``, ``skipped`` (nothing
+    ran), ``expected``, or ``silent`` (compared with nothing)."""
     if any(not each.skipped for each in result.not_run):
         return "error"
     if result.failed_expectations or result.wrong_where_silent:
@@ -84,7 +84,7 @@ def _causes(findings: Iterable[tuple[str, Finding]]) -> list[tuple[str, Finding]
 
 
 def ready_expectation(outcome: Outcome) -> str:
-    """What a scenario file would say to expect this outcome's poison, and that it never ends: YAML on one line."""
+    """Return the YAML, on one line, with which a file would expect this outcome's poison, and that it never ends."""
     from yaml import safe_dump
 
     keys = ("invariant", "request", "column", "claimed", "held")
@@ -97,8 +97,8 @@ def ready_expectation(outcome: Outcome) -> str:
 
 
 def verdict(result: Result) -> str:
-    """What could not be run, whether all that was compared is as expected, in the same words wherever it is said, what
-    was compared with nothing, and what was skipped."""
+    """Return what could not be run, whether all that was compared is as expected, in the same words wherever it is said,
+    what was compared with nothing, and what was skipped."""
     parts = [_without_outcome(result, "error", "could not be run")]
     if result.baseline and result.variants:
         parts.append(_against_baseline(result))
@@ -129,7 +129,7 @@ def _without_outcome(result: Result, kind: str, what: str) -> str:
 
 
 def _of_nothing(result: Result) -> list[str]:
-    """What is said where nothing failed, and nothing was compared with an expectation."""
+    """Return what is said where nothing failed, and nothing was compared with an expectation."""
     judged = {name: outcome for name, outcome in result.variants.items() if name not in result.uncompared}
     if not judged:
         return []
@@ -157,7 +157,7 @@ def _against_baseline(result: Result) -> str:
 
 
 def _unexpected(result: Result) -> str:
-    """What is said where variants that expect nothing are poisoned, read wrong states or never end."""
+    """Return what is said where variants that expect nothing are poisoned, read wrong states or never end."""
     names = result.wrong_where_silent
     what = _grave([result.variants[name] for name in names])
     if not result.is_scenario:
@@ -168,7 +168,7 @@ def _unexpected(result: Result) -> str:
 
 
 def _grave(outcomes: Collection[Outcome]) -> str:
-    """What is wrong in any of them, in words; '' for nothing."""
+    """Return what is wrong in any of them, in words; '' for nothing."""
     grave = dict.fromkeys(noun if noun == "poisoned" else f"{noun}s" for o in outcomes if o.grave for noun in o.wrongs)
     return " and ".join([*grave, *["never ends"] * any(o.livelock for o in outcomes)])
 
@@ -194,7 +194,7 @@ def print_verdict(result: Result, console: Console) -> None:
 
 
 def _print_not_run(result: Result, console: Console) -> None:
-    """What did not run, and why: a line for each reason, with what the engine wrote beneath it."""
+    """Print what did not run, and why: a line for each reason, with what the engine wrote beneath it."""
     reasons: dict[tuple[str, bool, str], list[str]] = {}
     for each in result.not_run:
         reasons.setdefault((each.kind, each.known, each.why), []).append(one_line(case_name(each.variant, each.case)))

@@ -24,7 +24,7 @@ def case_name(variant: str, case: str) -> str:
 
 
 def failure_lines(failure: Failure) -> list[str]:
-    """What was expected and what was found: only the parts that differ, where both have parts."""
+    """Return what was expected and what was found: only the parts that differ, where both have parts."""
     lines = _unmatched(failure.expected, failure.found)
     for path, expected, found in [] if lines else _differences(failure.expected, failure.found, ""):
         if path:
@@ -34,7 +34,7 @@ def failure_lines(failure: Failure) -> list[str]:
 
 
 def _unmatched(expected: Any, found: Any) -> list[str]:
-    """Of expected findings, which match on the keys given and in any order: those missing and those too many."""
+    """Return those missing and those too many of expected findings, which match on the keys given and in any order."""
     if isinstance(expected, Mapping) and set(expected) == {"contains"}:
         wanted, only = expected["contains"], False
     else:

@@ -73,7 +73,7 @@ def steps_text(steps: Sequence[int]) -> str:
 
 
 def evidence_lines(finding: Finding) -> Iterator[str]:
-    """What led to a finding and what came of it, a line each."""
+    """Return what led to a finding and what came of it, a line each."""
     if finding.write is not None:
         yield one_line(f"written   {write_text(finding.write)}")
     if finding.rel_error is not None:
@@ -103,7 +103,7 @@ def summary(findings: Iterable[Finding]) -> str:
 
 
 def disagreement(outcome: Outcome, again: Outcome) -> str:
-    """What differs of a run that was repeated step by step: digests, the first finding that does, or counts."""
+    """Return what differs of a run that was repeated step by step: digests, the first finding that does, or counts."""
     parts = []
     if outcome.digest != again.digest:
         parts.append(f"digests {outcome.digest[:16]} and {again.digest[:16]}")
