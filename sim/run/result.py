@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from stateat.sim.errors import MissingError, RefusedError, StateatError
 from stateat.sim.events import GRAVE, Finding, Group
-from stateat.sim.printable import few, plural, short
+from stateat.sim.printable import plural, short
 from stateat.sim.scenario.counts import Counts
 from stateat.sim.scenario.truth import Truth
 
@@ -17,8 +17,6 @@ READS = ("I10", "I12")
 """Invariants whose findings are wrong reads."""
 LISTED_REQUESTS = 1000
 """``ends`` and ``hits`` are listed for so many requests at most."""
-SHOWN_VARIANTS = 10
-"""Variants that are named of a result that is printed, at most."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -271,8 +269,7 @@ class Result:
         raise TypeError("a result is neither true nor false: ask result.ok")
 
     def __repr__(self) -> str:
-        shown = few([f"{short(v, 40)} {o.poisoned:,} poisoned" for v, o in self.variants.items()], SHOWN_VARIANTS)
-        return f"<{type(self).__name__} {short(self.scenario)}: {shown}>"
+        return f"<Result {short(self.scenario)}: {plural(len(self.variants), 'variant')}>"
 
 
 def unexplained(outcome: Outcome) -> list[Failure]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from enum import StrEnum
 from math import inf
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console
 from rich.text import Text
@@ -23,16 +24,43 @@ NAMED = 8
 """Variants that a verdict names."""
 
 
+class Standing(StrEnum):
+    """Word for what a check counts a file as, with the mark of its line."""
+
+    mark: str
+
+    ERROR = "error", "ERR"
+    """Something could not be run."""
+    FAILED = "failed", "FAIL"
+    """Something is not as expected."""
+    SKIPPED = "skipped", "skip"
+    """Nothing ran."""
+    EXPECTED = "expected", "ok"
+    """All that was compared is as expected."""
+    SILENT = "silent", "ok"
+    """It was compared with nothing."""
+
+    def __new__(cls, value: str, mark: str) -> Self:
+        word = str.__new__(cls, value)
+        word._value_, word.mark = value, mark
+        return word
+
+    @property
+    def bad(self) -> bool:
+        """True if a check fails because of it."""
+        return self in (Standing.ERROR, Standing.FAILED)
+
+
 def print_expectations(result: Result, seconds: float, console: Console) -> None:
     """A scenario as one line of a check, and beneath it what was expected otherwise, is unexpectedly wrong, or could
     not be run."""
     name = one_line(result.path or result.scenario)
-    mark = {"error": "ERR ", "failed": "FAIL", "skipped": "skip"}.get(standing(result), "ok  ")
+    mark = standing(result).mark
     # Elsewhere the lines below name the engine.
     engines = dict.fromkeys(one_line(outcome.engine) for outcome in result.variants.values() if outcome.engine)
-    on = f"on {few(list(engines), NAMED)}, " if engines and mark == "ok  " else ""
-    line = f"{mark} {name}: {verdict(result)} ({on}{seconds:.1f} s)"
-    say(console, Text(line, style="red" if mark in ("ERR ", "FAIL") else ""))
+    on = f"on {few(list(engines), NAMED)}, " if engines and mark == "ok" else ""
+    line = f"{mark:4} {name}: {verdict(result)} ({on}{seconds:.1f} s)"
+    say(console, Text(line, style="red" if standing(result).bad else ""))
     _print_failures(result, console)
     _print_not_run(result, console)
     for name in dict.fromkeys([*result.wrong_where_silent, *(f.variant for f in result.failed_expectations)]):
@@ -40,28 +68,29 @@ def print_expectations(result: Result, seconds: float, console: Console) -> None
             _print_causes(name, result.variants[name], console, name not in result.elsewhere)
 
 
-def standing(result: Result) -> str:
-    """Return what a check counts a file as: ``error`` (something could not be run), ``failed``, ``skipped`` (nothing
-    ran), ``expected``, or ``silent`` (compared with nothing)."""
+def standing(result: Result) -> Standing:
+    """Return what a check counts a file as."""
     if any(not each.skipped for each in result.not_run):
-        return "error"
+        return Standing.ERROR
     if result.failed_expectations or result.wrong_where_silent:
-        return "failed"
+        return Standing.FAILED
     if not result.variants:
-        return "skipped"
-    return "expected" if result.held or result.baseline else "silent"
+        return Standing.SKIPPED
+    return Standing.EXPECTED if result.held or result.baseline else Standing.SILENT
 
 
 def print_sum(results: Sequence[Result], files: int, skipped: int, console: Console) -> None:
     """The last line of a check of several files. Those that are neither here nor skipped could not be run."""
     counts = Counter(map(standing, results))
-    skipped += counts["skipped"]
-    parts = [f"{counts['expected']} as expected", f"{counts['failed']} failed", f"{skipped} skipped"]
-    known = counts["expected"] + counts["failed"] + counts["silent"] + skipped
-    others = {"compared with nothing": counts["silent"], "could not be run": files - known}
+    skipped += counts[Standing.SKIPPED]
+    parts = [f"{counts[Standing.EXPECTED]} as expected", f"{counts[Standing.FAILED]} failed", f"{skipped} skipped"]
+    known = counts[Standing.EXPECTED] + counts[Standing.FAILED] + counts[Standing.SILENT] + skipped
+    others = {"compared with nothing": counts[Standing.SILENT], "could not be run": files - known}
     parts += [f"{count} {what}" for what, count in others.items() if count]
     # Files that were skipped whole are counted above.
-    runs = sum(each.skipped for result in results if standing(result) != "skipped" for each in result.not_run)
+    runs = sum(
+        each.skipped for result in results if standing(result) is not Standing.SKIPPED for each in result.not_run
+    )
     also = [f"; within them {plural(runs, 'run')} skipped"] if runs else []
     say(console, Text("".join([f"{plural(files, 'file')}: {', '.join(parts)}", *also])))
 
@@ -97,8 +126,8 @@ def ready_expectation(outcome: Outcome) -> str:
 
 
 def verdict(result: Result) -> str:
-    """Return what could not be run, whether all that was compared is as expected, in the same words wherever it is said,
-    what was compared with nothing, and what was skipped."""
+    """Return what could not be run, whether all that was compared is as expected, in the same words wherever it is
+    said, what was compared with nothing, and what was skipped."""
     parts = [_without_outcome(result, "error", "could not be run")]
     if result.baseline and result.variants:
         parts.append(_against_baseline(result))
@@ -188,9 +217,8 @@ def print_verdict(result: Result, console: Console) -> None:
     """The last line of a replay: whether all is as expected, and what was expected otherwise."""
     _print_failures(result, console)
     _print_not_run(result, console)
-    good = standing(result) == "expected" and not result.not_run
-    bad = standing(result) in ("error", "failed")
-    say(console, Text(verdict(result), style="bold red" if bad else "green" if good else ""))
+    good = standing(result) is Standing.EXPECTED and not result.not_run
+    say(console, Text(verdict(result), style="bold red" if standing(result).bad else "green" if good else ""))
 
 
 def _print_not_run(result: Result, console: Console) -> None:
