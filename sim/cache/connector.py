@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stateat.sim.cache.groups import Full
+from stateat.sim.cache.groups import FullBlock
 from stateat.sim.cache.joint import maximum, per_group
 from stateat.sim.cache.lookup import Lookup
-from stateat.sim.cache.tier import Shelf, Tier
+from stateat.sim.cache.tier import GroupQuery, Tier
 from stateat.sim.events import Group
 
 
@@ -71,24 +71,26 @@ def drafters(groups: Sequence[Group]) -> frozenset[int]:
     return frozenset(flagged) if any(not g.recurrent and not g.eagle for g in groups) else frozenset()
 
 
-def longest_tail(tier: Tier, shelves: Sequence[Shelf], hashes: Sequence[bytes], unit: int, end: int, limit: int) -> int:
+def longest_tail(
+    tier: Tier, queries: Sequence[GroupQuery], hashes: Sequence[bytes], unit: int, end: int, limit: int
+) -> int:
     """The longest prefix beyond ``end`` that every group has to its very end, inside a block too; ``end``: none."""
 
-    def holds(shelf: Shelf, tokens: int) -> bool:
-        every = shelf.block_size // unit
-        before = () if shelf.mode else hashes[every - 1 : tokens // unit : every]
-        return all((shelf.group, key) in tier for key in (*before, hashes[tokens // unit - 1]))
+    def holds(query: GroupQuery, tokens: int) -> bool:
+        every = query.block_size // unit
+        before = () if query.mode else hashes[every - 1 : tokens // unit : every]
+        return all((query.group, key) in tier for key in (*before, hashes[tokens // unit - 1]))
 
     lengths = range(limit // unit * unit, end, -unit)
-    return next((tokens for tokens in lengths if all(holds(shelf, tokens) for shelf in shelves)), end)
+    return next((tokens for tokens in lengths if all(holds(query, tokens) for query in queries)), end)
 
 
 def by_position(
     request: str, group: int, pages: Sequence[int], hashes: Sequence[bytes], block: int, unit: int, tokens: int
-) -> list[Full]:
+) -> list[FullBlock]:
     """What an append-only copy of a block table names for each boundary up to ``tokens``."""
     return [
-        Full(request, group, hashes[end // unit - 1], pages[end // block - 1], end)
+        FullBlock(request, group, hashes[end // unit - 1], pages[end // block - 1], end)
         for end in range(block, tokens + 1, block)
         if end // block <= len(pages)
     ]

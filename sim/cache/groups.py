@@ -20,7 +20,7 @@ OnClaim = Callable[[int, int, str, int, int, bytes], None]
 """(group, block, request, column, offset, hash)"""
 
 
-class Full(NamedTuple):
+class FullBlock(NamedTuple):
     """A full block that was advertised."""
 
     request: str
@@ -71,7 +71,7 @@ class GroupCache:
         self.unit = geo.hash_unit
         self.scale = block_size // geo.hash_unit
         self.claim = claim
-        self.full: list[Full] | None = None
+        self.full: list[FullBlock] | None = None
         """Full blocks that were advertised, where somebody wants to know."""
         self.tails: tuple[bool, bool] = False, False
         """Whether tails inside a block are told too: those that a copy keeps, and those that are published."""
@@ -178,7 +178,7 @@ class GroupCache:
         if self.claim is not None:
             self.claim(self.group, block, request, column, tokens, key)
         if self.full is not None and (tokens % self.block_size == 0 or self.tails[not copied]):
-            self.full.append(Full(request, self.group, key, block, tokens))
+            self.full.append(FullBlock(request, self.group, key, block, tokens))
 
 
 class AttentionCache(GroupCache):

@@ -7,10 +7,10 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from stateat.sim.cache.connector import by_position, drafters, longest_tail
-from stateat.sim.cache.groups import Full
+from stateat.sim.cache.groups import FullBlock
 from stateat.sim.cache.lookup import Hit
 from stateat.sim.cache.pool import NULL
-from stateat.sim.cache.tier import Key, Shelf, Tier, reach
+from stateat.sim.cache.tier import GroupQuery, Key, Tier, loadable_tokens
 
 if TYPE_CHECKING:
     from stateat.sim.cache.manager import KVCache
@@ -24,7 +24,7 @@ class Offloading:
         self.cache = cache
         options = cache.options
         self.tier = Tier(options.offload.blocks) if options.offload.blocks else None
-        self.published: list[Full] = []
+        self.published: list[FullBlock] = []
         """Full blocks advertised in this step, where there is a tier to store them in."""
         if self.tier is not None:
             for manager in cache.managers:
@@ -51,8 +51,8 @@ class Offloading:
         start = self._start(own)
         hashed = self.cache.hashed(request)
         # Attention first: its blocks bound what states are looked for.
-        shelves = [
-            Shelf(
+        queries = [
+            GroupQuery(
                 m.group,
                 m.block_size,
                 self._mode(m.group),
@@ -64,17 +64,17 @@ class Offloading:
         ]
         hashes = self.cache.hashes(request)
 
-        def key(shelf: Shelf, column: int) -> Key:
-            return shelf.group, hashes[(column + 1) * shelf.block_size // self.cache.unit - 1]
+        def key(query: GroupQuery, column: int) -> Key:
+            return query.group, hashes[(column + 1) * query.block_size // self.cache.unit - 1]
 
-        end = reach(self.tier, self.cache.rules.offload, shelves, key, start, limit)
+        end = loadable_tokens(self.tier, self.cache.rules.offload, queries, key, start, limit)
         if any(connector.tails) and self.cache.geometry.fine:
-            end = longest_tail(self.tier, shelves, hashes, self.cache.unit, end, min(limit, hashed))
-        for shelf in shelves:
+            end = longest_tail(self.tier, queries, hashes, self.cache.unit, end, min(limit, hashed))
+        for query in queries:
             # The start of a prompt is used most recently, its end is put out first. Of states only those count that
             # a repeat can need.
-            first = max(end // shelf.block_size - 1, 0) if shelf.mode else 0
-            self.tier.touch(key(shelf, column) for column in range(shelf.known - 1, first - 1, -1))
+            first = max(end // query.block_size - 1, 0) if query.mode else 0
+            self.tier.touch(key(query, column) for column in range(query.known - 1, first - 1, -1))
         return self._beyond(hit, own, end)
 
     @property
@@ -121,7 +121,7 @@ class Offloading:
             return hashes[tokens // self.cache.unit - 1].hex()
         return hashes[-(-tokens // size) * size // self.cache.unit - 1].hex()
 
-    def store(self, prefills: Sequence[tuple[Request, int]], published: Sequence[Full]) -> list[Full]:
+    def store(self, prefills: Sequence[tuple[Request, int]], published: Sequence[FullBlock]) -> list[FullBlock]:
         """Put the full blocks that a step advertised, and still does, into the tier; returns those that are new.
 
         ``prefills``: who computed tokens of its prompt, and up to where, for a connector that goes by its own copies
@@ -129,7 +129,7 @@ class Offloading:
         """
         if self.tier is None:
             return []
-        stored: list[Full] = []
+        stored: list[FullBlock] = []
         held = [f for f in published if self.cache.pool.holds(f.group, f.hash, f.block)]
         if self.cache.rules.connector.positional:
             held = [full for request, end in prefills for full in self._by_position(request, end)]
@@ -140,17 +140,17 @@ class Offloading:
             stored += [full[key] for key in self.tier.store(list(full))]
         return stored
 
-    def _by_position(self, request: Request, end: int) -> list[Full]:
+    def _by_position(self, request: Request, end: int) -> list[FullBlock]:
         hashes = self.cache.hashes(request)
         tokens, reconciled = min(end, request.num_prompt), self.cache.rules.connector.reconciled
-        named: list[Full] = []
+        named: list[FullBlock] = []
         for m in self.cache.managers:
             mirrored = m in self.cache.states and not reconciled
             table = request.pages[m.group] if mirrored else request.tables[m.group].blocks
             named += by_position(request.id, m.group, table, hashes, m.block_size, self.cache.unit, tokens)
         return [full for full in named if full.block != NULL] if reconciled else named
 
-    def save_cancelled(self, request: Request, unconfirmed: int = 0) -> list[Full]:
+    def save_cancelled(self, request: Request, unconfirmed: int = 0) -> list[FullBlock]:
         """What a request that is taken away leaves in the tier: its state, under the prompt less a token.
 
         ``unconfirmed``: of what it has computed that which steps in flight have yet to.
@@ -159,13 +159,13 @@ class Offloading:
         if self.tier is None or not self.cache.rules.connector.saves_cancelled or tokens <= 0:
             return []
         hashes = self.cache.hashes(request)
-        left: list[Full] = []
+        left: list[FullBlock] = []
         for m in self.cache.managers:
             size, table = m.block_size, request.tables[m.group].blocks
             if m not in self.cache.states:
                 left += by_position(request.id, m.group, table, hashes, size, self.cache.unit, tokens)
             elif tokens % size == 0 and request.running[m.group] >= 0:
                 slot = request.pages[m.group][request.running[m.group] + request.accepted[m.group] - 1]
-                left.append(Full(request.id, m.group, hashes[tokens // self.cache.unit - 1], slot, tokens))
+                left.append(FullBlock(request.id, m.group, hashes[tokens // self.cache.unit - 1], slot, tokens))
         full = {(f.group, f.hash): f for f in left}
         return [full[key] for key in self.tier.store(list(full))]

@@ -51,7 +51,7 @@ class Tier:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class TierReturn:
     """How many tokens a tier may return."""
 
     modes: tuple[str, ...]
@@ -63,16 +63,16 @@ class Window:
 
 
 WINDOWS = {
-    "aligned-window": Window(("align", "all"), exact=True, one_more=True),
-    "aligned-end-one-more": Window(("align", "all"), one_more=True),
-    "aligned-end": Window(("align", "all")),
-    "any-length": Window(("align",)),
-    "unaligned": Window(()),
+    "aligned-window": TierReturn(("align", "all"), exact=True, one_more=True),
+    "aligned-end-one-more": TierReturn(("align", "all"), one_more=True),
+    "aligned-end": TierReturn(("align", "all")),
+    "any-length": TierReturn(("align",)),
+    "unaligned": TierReturn(()),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class GroupQuery:
     """One group's part of a lookup."""
 
     group: int
@@ -84,7 +84,7 @@ class Shelf:
     known: int
     """Full blocks whose hash is known."""
 
-    def count(self, holds: Callable[[int], bool], first: int, end: int, drops: bool, window: Window) -> int:
+    def count(self, holds: Callable[[int], bool], first: int, end: int, drops: bool, window: TierReturn) -> int:
         """Blocks from ``first`` on up to the end of what it can return of ``end`` tokens, before a drop.
 
         Attention: those in a row from the first; recurrent: up to the last one (or pair, for a drop).
@@ -102,11 +102,11 @@ class Shelf:
         return 0
 
 
-def reach(
+def loadable_tokens(
     tier: Tier,
-    window: Window,
-    shelves: Sequence[Shelf],
-    key: Callable[[Shelf, int], Key],
+    window: TierReturn,
+    queries: Sequence[GroupQuery],
+    key: Callable[[GroupQuery, int], Key],
     start: int,
     limit: int,
 ) -> int:
@@ -116,25 +116,25 @@ def reach(
     OffloadingConnector does. A group that would return less than a block returns nothing. ``key``: that of a block.
     """
     # A state is a point: unless the prefix that is asked for ends on one, the state found lies behind it.
-    cut = lcm(*(s.block_size for s in shelves if s.mode in window.modes))
+    cut = lcm(*(s.block_size for s in queries if s.mode in window.modes))
     end = limit // cut * cut
     dropped: set[int] = set()
     while True:
         before = end
-        for shelf in shelves:
-            size, first = shelf.block_size, start // shelf.block_size
-            drops = shelf.drops and shelf.group not in dropped
-            end = min(end, shelf.known * size)
+        for query in queries:
+            size, first = query.block_size, start // query.block_size
+            drops = query.drops and query.group not in dropped
+            end = min(end, query.known * size)
             if end - start < size:
                 return start
-            count = shelf.count(lambda column: key(shelf, column) in tier, first, end, drops, window)  # noqa: B023
+            count = query.count(lambda column: key(query, column) in tier, first, end, drops, window)  # noqa: B023
             if drops:
                 count -= 1
-                dropped.add(shelf.group)
+                dropped.add(query.group)
             found = min(end, (first + count) * size)
             if found - start < size:
                 return start
-            if found < end and not shelf.drops:
+            if found < end and not query.drops:
                 dropped.clear()
             end = found
         if end == before:

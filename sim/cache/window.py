@@ -39,7 +39,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Mask:
+class WindowPublishing:
     """Which blocks of a window are published: those that some hit can need."""
 
     dense: bool = False
@@ -55,10 +55,10 @@ class Mask:
 
 
 MASKS: dict[str, object] = {
-    "reachable": Mask(),
-    "reachable-inside-blocks": Mask(fine=True),
-    "unshifted": Mask(shifted=False),
-    "dense": Mask(dense=True),
+    "reachable": WindowPublishing(),
+    "reachable-inside-blocks": WindowPublishing(fine=True),
+    "unshifted": WindowPublishing(shifted=False),
+    "dense": WindowPublishing(dense=True),
 }
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stateat.sim.cache.groups import Table
-from stateat.sim.engine.encoder import items_of
+from stateat.sim.engine.items import items_of
 from stateat.sim.events import Observer
 from stateat.sim.options import Options, Speculative
 from stateat.sim.tokens import PLACEHOLDER, VOCABULARY, Tokens

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections import deque
 from dataclasses import dataclass, field
 
-from stateat.sim.cache.groups import Full
+from stateat.sim.cache.groups import FullBlock
 from stateat.sim.cache.manager import KVCache
 from stateat.sim.cache.pool import NULL
 from stateat.sim.engine.alone import outgrows
@@ -500,7 +500,7 @@ class Scheduler:
             elif not (request.prefilling or self.encoder.holds(request)) and self.quiet.enter(request, batch.index + 1):
                 self.active.remove(request)
 
-    def _tell_stored(self, stored: list[Full]) -> None:
+    def _tell_stored(self, stored: list[FullBlock]) -> None:
         for full in stored:
             if self.options.groups[full.group].recurrent:
                 self.observer.store(full.group, full.block, full.hash.hex(), full.tokens)

@@ -20,7 +20,7 @@ from stateat.sim.tokens import Segments, Spans
 
 
 @dataclass(frozen=True, slots=True)
-class Had:
+class GroupCoverage:
     """What one group had of a prefix; lengths in tokens."""
 
     group: str
@@ -48,7 +48,7 @@ class Miss:
     """Tokens of it, in whole hash units."""
     reach: int
     """Tokens of it that a hit may have: a token is always computed."""
-    groups: tuple[Had, ...]
+    groups: tuple[GroupCoverage, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class Misses(Observer):
         reach: int,
         limit: int,
         known: int,
-    ) -> Had:
+    ) -> GroupCoverage:
         own, block, unit = replace(family, groups=(group,)), family.block_size, geo.hash_unit
         ends = range(block, reach + 1, block)
         null = sum((group, hashes[end // unit - 1]) not in self._claimed for end in ends) if family.recurrent else 0
@@ -144,7 +144,7 @@ class Misses(Observer):
             for drop in (False, family.drops)
         )
         name: Group = self._groups[group]
-        return Had(name.name, family.recurrent, block, len(ends), null, longest, left)
+        return GroupCoverage(name.name, family.recurrent, block, len(ends), null, longest, left)
 
     def step(self, index: int, time_us: int, budget: int) -> None:
         self._step = index

@@ -17,9 +17,8 @@ from stateat.sim.cache.drafter_drop import GUARDS, Guard
 from stateat.sim.cache.joint import LOOKUPS
 from stateat.sim.cache.lookup import Hit, Lookup
 from stateat.sim.cache.skipped_states import RETIREMENTS, Retire
-from stateat.sim.cache.tier import WINDOWS, Window
-from stateat.sim.cache.window import MASKS, Mask
-from stateat.sim.engine.encoder import CAPS, WHOLE_ITEMS, Cap, WholeItems
+from stateat.sim.cache.tier import WINDOWS, TierReturn
+from stateat.sim.cache.window import MASKS, WindowPublishing
 from stateat.sim.errors import InputError
 from stateat.sim.options import INFILL_METHODS, Options
 from stateat.sim.printable import short
@@ -27,6 +26,7 @@ from stateat.sim.releases.plugins import Read, count, counts, load, number
 from stateat.sim.rules.admission import ADMISSIONS, BLOCKED, Admission, Blocked
 from stateat.sim.rules.boundaries import BOUNDARIES, JUNCTIONS, Boundaries, Junction
 from stateat.sim.rules.checkpoint import CHECKPOINTS, Checkpoint
+from stateat.sim.rules.encoder import CAPS, WHOLE_ITEMS, Cap, WholeItems
 from stateat.sim.rules.partial_hits import FINE_HITS, FineHits
 from stateat.sim.rules.proposals import PROPOSALS
 from stateat.sim.rules.retention import RETENTIONS, Retention
@@ -168,7 +168,7 @@ class Rules:
     """Which configurations have hits finer than a block."""
     partial_hit: PartialHit
     """What of a block that is published inside when its request, or another, writes on."""
-    window: Mask
+    window: WindowPublishing
     """Which blocks of a sliding window are published."""
     boundaries: Boundaries
     """Where a prompt's reusable ends lie."""
@@ -204,7 +204,7 @@ class Rules:
     """What a worker keeps of a request between its steps."""
     state_slots: Flag
     """What a recurrent group reserves blocks for; on: the tokens that a drafter looks ahead, too."""
-    offload: Window
+    offload: TierReturn
     """How many tokens a tier below the pool may return."""
     connector: Connector
     """What a connector takes for a state, and how the hits of several groups come together."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from stateat.sim.cache.pool import Entry
 
 if TYPE_CHECKING:
-    from stateat.sim.cache.groups import CopyOnWrite, Full
+    from stateat.sim.cache.groups import CopyOnWrite, FullBlock
     from stateat.sim.engine.request import Request
     from stateat.sim.worker.worker import Row
 
@@ -30,7 +30,7 @@ class Batch:
     """Copies whose slots stay pinned until it runs."""
     given: list[list[int]] = field(default_factory=list)
     """What attention was given."""
-    full: list[Full] = field(default_factory=list)
+    full: list[FullBlock] = field(default_factory=list)
     """Full blocks that it advertises, where there is a tier to store them in."""
     published: list[tuple[str, Entry]] = field(default_factory=list)
     """Requests, and the hashes that they are to make true in it."""

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stateat.sim.cache.lookup import geometry, intersection, window_blocks
 from stateat.sim.cache.pool import NULL, BlockPool
-from stateat.sim.cache.window import MASKS, Mask
+from stateat.sim.cache.window import MASKS, WindowPublishing
 from stateat.sim.conformance.compare import Decisions
 from stateat.sim.events import Group
 from stateat.sim.options import Options, Speculative
@@ -92,7 +92,10 @@ def test_d11_a_mask_without_the_shift_leaves_nothing_to_hit_with_a_drop_and_all_
 
 
 def test_a_wide_window_publishes_all() -> None:
-    assert Mask().row(4, 33, False).before_each(8) is None and Mask().row(4, 29, False).before_each(8) is not None
+    assert (
+        WindowPublishing().row(4, 33, False).before_each(8) is None
+        and WindowPublishing().row(4, 29, False).before_each(8) is not None
+    )
 
 
 @given(
@@ -105,7 +108,7 @@ def test_a_wide_window_publishes_all() -> None:
 def test_the_row_of_a_hit_is_what_lies_before_each_multiple(
     size: int, window: int, drops: bool, segment: int, hit: int
 ) -> None:
-    row = Mask().row(size, window, drops)
+    row = WindowPublishing().row(size, window, drops)
     grid = row.before_each(segment)
     asked = row.before(hit * segment * size)
     assert len(asked) == min(row.wanted, hit * segment + row.shift)
