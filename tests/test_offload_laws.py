@@ -14,11 +14,13 @@ from worlds import Padded, World, worlds
 
 from stateat.oracle.audit import Auditor
 from stateat.sim.adapters.log import Recorder
+from stateat.sim.cache.manager import KVCache
 from stateat.sim.cache.tier import WINDOWS
 from stateat.sim.engine.scheduler import Scheduler
 from stateat.sim.events import Fanout, Observer
 from stateat.sim.options import Offload, Speculative
-from stateat.sim.releases import presets, rules
+from stateat.sim.releases import presets
+from stateat.sim.releases.policy import Policy
 from stateat.sim.run.clock import Simulation
 from stateat.sim.run.result import Outcome
 from stateat.sim.run.simulate import audit, drive
@@ -182,9 +184,11 @@ def test_the_log_gives_the_same_findings_as_the_run(tmp_path: Path, case: Tiered
 @given(case=tiered(), data=st.data(), fast_forward=st.booleans())
 def test_every_reference_is_returned_at_the_end(case: Tiered, data: st.DataObject, fast_forward: bool) -> None:
     options = replace(case.world.options, preset=data.draw(st.sampled_from(presets_of(case))))
-    scheduler = Scheduler(options, rules.resolve(presets.table(options.preset, {})), Fanout([]), 0, fast_forward)
+    scheduler = Scheduler(Policy.of(replace(options, rules={})), Fanout([]), 0, fast_forward)
     simulation = Simulation(scheduler, options, case.world.arrivals, case.world.budgets, Fanout([]), resets=case.resets)
     simulation.run()
-    assert scheduler.cache.tier is not None and len(scheduler.cache.tier) <= options.offload.blocks
+    assert isinstance(scheduler.cache, KVCache)
+    tier = scheduler.cache.lower_tier.tier
+    assert tier is not None and len(tier) <= options.offload.blocks
     if not simulation.livelock:
         assert scheduler.cache.pool.refs == [0] * options.num_blocks

@@ -1,4 +1,4 @@
-"""A connector: what it takes for the state at a boundary, and how far a prompt goes that several groups share.
+"""Connectors: what they take for the state at a boundary, and how far a prompt goes that several groups share.
 
 The tier below the pool (:mod:`stateat.sim.cache.tier`) says which blocks are there. A connector says which slot it
 saved under a block's hash, and what of a hit it counts on.
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stateat.sim.cache.groups import FullBlock
 from stateat.sim.cache.joint import maximum, per_group
+from stateat.sim.cache.ledger import FullBlock
 from stateat.sim.cache.lookup import Lookup
 from stateat.sim.cache.tier import GroupQuery, Tier
 from stateat.sim.events import Group
@@ -18,34 +18,34 @@ from stateat.sim.events import Group
 
 @dataclass(frozen=True, slots=True)
 class Connector:
-    """How a connector resolves what it saves and loads."""
+    """A connector's way of resolving what it saves and loads."""
 
     positional: bool = False
-    """Whether it saves, for each boundary of a prompt, what its own append-only copy of the block table names in that
-    column, or only what the cache advertises."""
+    """It saves, for each boundary of a prompt, what its own append-only copy of the block table names in that column;
+    else only what the cache publishes."""
     reconciled: bool = False
-    """Whether that copy follows the table: columns that were let go of, or moved, are null there too, and left out."""
+    """That copy follows the table: columns that were freed, or moved, are null there too, and left out."""
     drops: bool = True
-    """Whether a look-ahead drafter's groups give up a block of what it finds."""
+    """A look-ahead drafter's groups give up a block of what it finds."""
     refuses: bool = False
-    """Whether it finds nothing for a model with recurrent groups."""
+    """It finds nothing for a model with recurrent groups."""
     alone: Lookup | None = None
-    """What is asked of groups by themselves; what it finds is kept where it is longer than the joint hit and the states
-    are brought."""
+    """Lookup that asks groups by themselves; its hit is kept where it is longer than the joint one and the states are
+    brought."""
     keeps_tail: bool = False
-    """Whether a hit that ends inside a scheduler block is kept where more is brought, or given up back to its start."""
+    """A hit that ends inside a scheduler block is kept where more is brought; else it is given up back to its start."""
     unbacked: bool = False
-    """And where it does not."""
+    """The hit of :attr:`alone` is kept where no states are brought, too."""
     whole: bool = False
-    """Whether the producer of a prompt computed its last token too, although a request computes that itself."""
+    """The producer of a prompt computed its last token too, although a request computes that itself."""
     saves_cancelled: bool = False
-    """Whether a request that is taken away leaves its state under the prompt that it had, less a token."""
+    """A request that is taken away leaves its state under the prompt that it had, less a token."""
     stores_draft: bool = True
-    """Whether blocks of the drafter's own attention groups are saved."""
+    """Blocks of the drafter's own attention groups are saved."""
     asks_draft: bool = True
-    """Whether a prompt ends where such a group has no more."""
+    """A prompt ends where such a group has no more."""
     tails: tuple[bool, bool] = (False, False)
-    """Whether a prompt's tail inside a block is saved: when a copy keeps it, and when it is published."""
+    """A prompt's tail inside a block is saved: when a copy keeps it, and when it is published."""
 
 
 CONNECTORS: dict[str, object] = {
@@ -66,7 +66,7 @@ CONNECTORS: dict[str, object] = {
 
 
 def drafters(groups: Sequence[Group]) -> frozenset[int]:
-    """The drafter's own attention groups: those flagged for it, where attention without the flag is there too."""
+    """Return the drafter's own attention groups: those flagged for it, if there is attention without the flag too."""
     flagged = [i for i, g in enumerate(groups) if not g.recurrent and g.eagle]
     return frozenset(flagged) if any(not g.recurrent and not g.eagle for g in groups) else frozenset()
 
@@ -74,7 +74,8 @@ def drafters(groups: Sequence[Group]) -> frozenset[int]:
 def longest_tail(
     tier: Tier, queries: Sequence[GroupQuery], hashes: Sequence[bytes], unit: int, end: int, limit: int
 ) -> int:
-    """The longest prefix beyond ``end`` that every group has to its very end, inside a block too; ``end``: none."""
+    """Return the longest prefix beyond ``end`` that every group has to its very end, inside a block too; else
+    ``end``."""
 
     def holds(query: GroupQuery, tokens: int) -> bool:
         every = query.block_size // unit
@@ -88,7 +89,7 @@ def longest_tail(
 def by_position(
     request: str, group: int, pages: Sequence[int], hashes: Sequence[bytes], block: int, unit: int, tokens: int
 ) -> list[FullBlock]:
-    """What an append-only copy of a block table names for each boundary up to ``tokens``."""
+    """Return the blocks that an append-only copy of a block table names for each boundary up to ``tokens``."""
     return [
         FullBlock(request, group, hashes[end // unit - 1], pages[end // block - 1], end)
         for end in range(block, tokens + 1, block)

@@ -1,4 +1,4 @@
-"""A tier below the pool (CPU memory): what it keeps of full blocks, and how far a request can go on from that."""
+"""The tier below the pool (CPU memory): which full blocks it keeps, and how far a request can go on from them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Key = tuple[int, bytes]
 
 
 class Tier:
-    """Keys of at most ``num_blocks`` full blocks; to make room the least recently used go first."""
+    """Keys of at most ``num_blocks`` full blocks; to make room the least recently used are evicted."""
 
     def __init__(self, num_blocks: int) -> None:
         self.num_blocks = num_blocks
@@ -26,15 +26,15 @@ class Tier:
         return key in self._used
 
     def touch(self, keys: Iterable[Key]) -> None:
-        """These were used; the last of them most recently. Those that are not here do not count."""
+        """Mark keys as used, the last one most recently; ignore unknown keys."""
         for key in keys:
             if key in self._used:
                 self._used.move_to_end(key)
 
     def store(self, keys: Sequence[Key]) -> list[Key]:
-        """Take these in; returns those that were not here yet.
+        """Store keys; return those that were not here yet.
 
-        None of them is put out for another one, so that more than there is room for are all left out (vLLM's
+        A batch never evicts its own keys: if it does not fit as a whole, nothing is stored (vLLM's
         CPUOffloadingManager).
         """
         new = [key for key in dict.fromkeys(keys) if key not in self._used]
@@ -52,14 +52,14 @@ class Tier:
 
 @dataclass(frozen=True, slots=True)
 class TierReturn:
-    """How many tokens a tier may return."""
+    """Limits of what a tier may return."""
 
     modes: tuple[str, ...]
     """Cache modes of recurrent groups to whose blocks the longest possible prefix is cut."""
     exact: bool = False
-    """Whether a recurrent group returns only the state of exactly those tokens, wherever the prefix ends."""
+    """A recurrent group returns only the state of exactly those tokens, wherever the prefix ends."""
     one_more: bool = False
-    """Whether attention is asked for the block past the end that a look-ahead drafter makes it give up."""
+    """Attention is asked for the block past the end that a look-ahead drafter makes it give up."""
 
 
 WINDOWS = {
@@ -73,19 +73,19 @@ WINDOWS = {
 
 @dataclass(frozen=True, slots=True)
 class GroupQuery:
-    """One group's part of a lookup."""
+    """A group's part of a lookup in the tier."""
 
     group: int
     block_size: int
     mode: str
-    """'' for attention."""
+    """Cache mode of a recurrent group; '' for attention."""
     drops: bool
-    """Whether a look-ahead drafter makes it give up a block."""
+    """A look-ahead drafter makes it give up a block."""
     known: int
     """Full blocks whose hash is known."""
 
     def count(self, holds: Callable[[int], bool], first: int, end: int, drops: bool, window: TierReturn) -> int:
-        """Blocks from ``first`` on up to the end of what it can return of ``end`` tokens, before a drop.
+        """Count the blocks from ``first`` on up to the end of what it can return of ``end`` tokens, before a drop.
 
         Attention: those in a row from the first; recurrent: up to the last one (or pair, for a drop).
         """
@@ -107,17 +107,20 @@ def loadable_tokens(
     window: TierReturn,
     queries: Sequence[GroupQuery],
     key: Callable[[GroupQuery, int], Key],
-    start: int,
-    limit: int,
+    *,
+    start_tokens: int,
+    limit_tokens: int,
 ) -> int:
-    """Tokens from which a request that the pool gave ``start`` can go on, at most ``limit``; ``start``: no further.
+    """Return how many tokens, at most ``limit_tokens``, a request can skip whom the pool gave ``start_tokens``; these
+    if the tier has no more.
 
     Attention's blocks are looked up first and then the recurrent states, until all agree, as vLLM's
-    OffloadingConnector does. A group that would return less than a block returns nothing. ``key``: that of a block.
+    OffloadingConnector does. A group that would return less than a block returns nothing. ``key``: that of a group's
+    block in a column.
     """
     # A state is a point: unless the prefix that is asked for ends on one, the state found lies behind it.
     cut = lcm(*(s.block_size for s in queries if s.mode in window.modes))
-    end = limit // cut * cut
+    start, end = start_tokens, limit_tokens // cut * cut
     dropped: set[int] = set()
     while True:
         before = end

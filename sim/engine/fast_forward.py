@@ -17,7 +17,7 @@ import numpy as np
 from stateat.sim.worker.worker import Row, Worker
 
 if TYPE_CHECKING:
-    from stateat.sim.cache.manager import KVCache
+    from stateat.sim.cache.interface import Cache
     from stateat.sim.engine.request import Request
     from stateat.sim.events import Observer
 
@@ -29,7 +29,7 @@ WORTHWHILE_STEPS = 2
 class Quiet:
     """The quiet requests of a scheduler, in the order in which they run."""
 
-    def __init__(self, cache: KVCache, worker: Worker, observer: Observer, num_drafts: int, enabled: bool) -> None:
+    def __init__(self, cache: Cache, worker: Worker, observer: Observer, num_drafts: int, enabled: bool) -> None:
         self.cache = cache
         self.worker = worker
         self.observer = observer

@@ -8,9 +8,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from stateat.sim.cache.groups import Table
 from stateat.sim.engine.items import items_of
-from stateat.sim.events import Observer
 from stateat.sim.options import Options, Speculative
 from stateat.sim.tokens import PLACEHOLDER, VOCABULARY, Tokens
 from stateat.sim.workload import Arrival
@@ -67,11 +65,10 @@ def _drawn(rate: float, num_drafts: int, rng: np.random.Generator) -> Draw:
 
 
 class Request:
-    """A request: what it wants, how far it is, its block tables, and its worker's memory of it."""
+    """A request: what was asked, how far it is, and its worker's memory of it."""
 
     __slots__ = (
         "_hash_list",
-        "_observer",
         "acceptance",
         "accepted",
         "computed",
@@ -95,12 +92,11 @@ class Request:
         "running",
         "snapshots",
         "started",
-        "tables",
         "tokens",
         "wakes",
     )
 
-    def __init__(self, arrival: Arrival, options: Options, seed: int, observer: Observer) -> None:
+    def __init__(self, arrival: Arrival, options: Options, seed: int) -> None:
         self.id = arrival.id
         self.index = arrival.index
         self.num_prompt = arrival.num_prompt_tokens
@@ -114,10 +110,8 @@ class Request:
         """Spans of the prompt that an encoder computes."""
         self.snapshots = arrival.snapshots
         self.load_error = arrival.load_error
-        self._observer = observer
         self._hash_list: list[bytes] | None = None
         groups = len(options.groups)
-        self.tables = [Table() for _ in range(groups)]
         self.outputs = 0
         self.computed = 0
         self.furthest = 0
@@ -183,20 +177,10 @@ class Request:
             self.running = [-1] * groups
             self.accepted = [1] * groups
 
-    def appended(self, group: int, column: int, blocks: list[int]) -> None:
-        """The scheduler hands the worker more of a recurrent group's table: columns from ``column`` on."""
+    def appended(self, group: int, blocks: list[int], table: list[int]) -> None:
+        """Hand the worker more of a recurrent group's table; a new one goes over whole, with what was hit or loaded."""
         pages = self.pages[group]
-        # A new table goes over whole, with what was hit or loaded.
-        table = self.tables[group].blocks
         pages += blocks if pages else table
-        if any(table[column:]):
-            self._observer.allocate(self.id, group, column, table[column:])
-
-    def released(self, group: int, blocks: list[int]) -> None:
-        """The scheduler took blocks of a recurrent group back."""
-        held = [b for b in blocks if b]
-        if held:
-            self._observer.release(self.id, group, held)
 
 
 def placeholders(count: int) -> list[int]:

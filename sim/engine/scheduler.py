@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from stateat.sim.cache.groups import FullBlock
+from stateat.sim.cache.interface import Cache
+from stateat.sim.cache.ledger import FullBlock
 from stateat.sim.cache.manager import KVCache
 from stateat.sim.cache.pool import NULL
 from stateat.sim.engine.alone import outgrows
-from stateat.sim.engine.computed_prefix import Prior, find
+from stateat.sim.engine.computed_prefix import ComputedPrefix, find
 from stateat.sim.engine.encoder import Encoder
 from stateat.sim.engine.fast_forward import Quiet
 from stateat.sim.engine.request import Request, placeholders
@@ -24,6 +26,7 @@ from stateat.sim.engine.sampling import sample
 from stateat.sim.engine.sizing import Sizing
 from stateat.sim.events import Observer, Refusal
 from stateat.sim.options import Options
+from stateat.sim.releases.policy import Policy
 from stateat.sim.releases.rules import Rules
 from stateat.sim.rules.start_column import config_block
 from stateat.sim.worker.block_tables import Rows, widths
@@ -49,7 +52,17 @@ class Step:
 class Scheduler:
     """The reference engine's state between steps."""
 
-    def __init__(self, options: Options, rules: Rules, observer: Observer, seed: int, fast_forward: bool) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        observer: Observer,
+        seed: int,
+        fast_forward: bool,
+        make_cache: Callable[[Options, Rules, Observer], Cache] = KVCache,
+    ) -> None:
+        """``make_cache``: another cache in the place of the releases'."""
+        options, rules = policy.options, policy.rules
+        self.policy = policy
         self.options = options
         self.rules = rules
         self.observer = observer
@@ -58,13 +71,13 @@ class Scheduler:
         self.most = rules.running.most(options)
         """Requests that may run at once."""
         self.threshold = options.long_prefill_token_threshold
-        taken = rules.draft_slots(options)
+        self.cap = policy.step_tokens
+        taken = options.max_num_batched_tokens - self.cap
         self.slots = 0 if taken else options.speculative.draft_slots
         """Slots that a drafter adds for each request that is scheduled."""
-        self.cap = options.max_num_batched_tokens - rules.draft_slots(options)
-        self.cache = KVCache(options, rules, observer.claim, observer.unclaim)
+        self.cache = make_cache(options, rules, observer)
         self.encoder = Encoder(options, rules.encoder, rules.whole_items)
-        self.sizing = Sizing(options, rules, self.cache, self.encoder)
+        self.sizing = Sizing(policy, self.cache, self.encoder)
         self.worker = Worker(
             options.groups,
             self.num_drafts,
@@ -102,13 +115,13 @@ class Scheduler:
 
     def add(self, arrival: Arrival, time: int) -> None:
         """A request arrives."""
-        request = Request(arrival, self.options, self.seed, self.observer)
+        request = Request(arrival, self.options, self.seed)
         self.observer.arrive(
             request.id, request.index, time, arrival.segments, None, request.max_outputs, arrival.encoder
         )
         self.waiting.append(request)
-        self.cache.offload.on |= arrival.external > 0
-        if self.rules.admission.rejects and outgrows(self.options, self.rules, self.seed, arrival):
+        self.cache.lower_tier.expect(arrival.external)
+        if self.rules.admission.rejects and outgrows(self.policy, arrival, self._trial):
             self._outgrown.add(request.id)
 
     def abort(self, name: str) -> bool:
@@ -129,7 +142,7 @@ class Scheduler:
     @property
     def free_blocks(self) -> int:
         """Blocks in the free queue."""
-        return self.cache.pool.num_free
+        return self.cache.free_blocks
 
     @property
     def aborting(self) -> bool:
@@ -153,6 +166,10 @@ class Scheduler:
         ):
             return 0
         return self.quiet.until() - step
+
+    def _trial(self, policy: Policy, observer: Observer) -> Scheduler:
+        """Return another scheduler, for a request alone."""
+        return Scheduler(policy, observer, self.seed, True)
 
     @property
     def quiet_tokens(self) -> int:
@@ -190,20 +207,16 @@ class Scheduler:
         return result
 
     def _batch(self, index: int, rows: list[Row]) -> Batch | None:
-        """What this step decided goes into the pipeline; returns the batch that runs now."""
-        cache, copies = self.cache, self.cache.take_copies()
+        """Put what this step decided into the pipeline; return the batch that runs now."""
+        copies, given, full, published = self.cache.decided()
+        batch = Batch(index, rows, copies, copies, given, full, published)
         if self.pipeline.depth == 1:
-            return Batch(index, rows, copies, copies, cache.given, cache.offload.published, cache.take_journal())
-        if self.rules.worker.waits:
-            pinned = copies
-        else:
+            return batch
+        if not self.rules.worker.waits:
             self.worker.copy_on_write(copies)
-            copies, pinned = [], copies
+            batch.copies = []
         for row in rows:
             row.request.computed = row.end
-        batch = Batch(
-            index, rows, copies, pinned, [*map(list, cache.given)], [*cache.offload.published], cache.take_journal()
-        )
         runs = self.pipeline.push(batch)
         if runs is not None:
             self.observer.launch(runs.index)
@@ -213,20 +226,18 @@ class Scheduler:
         """Its steps in flight do not run, if that is the rule."""
         if self.rules.abort.runs_on:
             return
-        dropped = self.pipeline.drop(request)
+        dropped = self.pipeline.drop(request, self.cache.held(request))
         if self.rules.abort.unpublishes or self.rules.publish.hides:
-            self.cache.pool.withdraw(dropped)
+            self.cache.withdraw(dropped)
 
     def _let_go(self, request: Request) -> None:
         """Free the blocks of a request that may have steps in flight, at once or once these have run."""
-        pool = self.cache.pool
-        pool.fence = self.pipeline.newest if self._fenced(request) else None
+        waits_for = self.pipeline.newest if self._fenced(request) else None
         if not self.pipeline.has(request):
             # Else the worker hears of it behind those steps.
             self.worker.leave(request)
         self.pipeline.detach(request)
-        self.cache.free(request)
-        pool.fence = None
+        self.cache.free(request, waits_for)
 
     def _fenced(self, request: Request) -> bool:
         """Whether the blocks of a request have to wait for a step in flight."""
@@ -236,13 +247,10 @@ class Scheduler:
         """Run and commit a batch."""
         if batch is None:
             return
-        cache = self.cache
-        cache.pool.drain(batch.index)
-        cache.unpin(batch.pinned)
+        self.cache.run(batch.index, batch.pinned)
         self.worker.before(batch.index, batch.rows, batch.copies, batch.given)
         self._update(batch, result)
-        cache.reveal(batch.published)
-        cache.reveal(cache.take_journal())
+        self.cache.commit(batch.published)
 
     def _abort(self, index: int, result: Step) -> None:
         for request in [r for r in (*self.running, *self.waiting) if r.id in self._aborted]:
@@ -250,7 +258,7 @@ class Scheduler:
                 self._wake(request, index)
                 self.running.remove(request)
                 self.active.remove(request)
-                self._tell_stored(self.cache.offload.save_cancelled(request, self.pipeline.tokens(request)))
+                self._tell_stored(self.cache.lower_tier.save_cancelled(request, self.pipeline.tokens(request)))
                 self._drop(request)
                 self._let_go(request)
             else:
@@ -280,7 +288,7 @@ class Scheduler:
             if left - count < self.quiet.tokens_after(request.order):
                 self._wake_after(request.order, index)
             unconfirmed = self.pipeline.tokens(request) if self.rules.free.confirmed else 0
-            while not self.cache.grow(request, count, unconfirmed):
+            while not self.cache.grow(request, count, unconfirmed_tokens=unconfirmed):
                 if len(self.running) == 1 and self.rules.admission.rejects and not self.pipeline:
                     # Nobody else holds a block that it could wait for.
                     self.running.clear()
@@ -352,8 +360,8 @@ class Scheduler:
                 del self.waiting[place]
                 self._reject(request, why)
                 continue
-            prior = find(request, self.cache, self.rules.load_failure)
-            start = prior.tokens
+            prefix = find(request, self.cache, self.rules.load_failure)
+            start = prefix.tokens
             count, stop = request.num_tokens - start, ""
             drafted = 0
             alone = self.rules.padding.alone and not prefills and start > 0
@@ -379,7 +387,12 @@ class Scheduler:
             if count <= drafted and self.rules.padding.drops_clipped:
                 count, drafted, stop = 1, 0, "prompt-end"
             reason = self.cache.admit(
-                request, count, prior.hit, prior.external, self.options.scheduler_reserve_full_isl, bool(self.running)
+                request,
+                count,
+                hit=prefix.hit,
+                external_tokens=prefix.external_tokens,
+                reserve_full_sequence=self.options.scheduler_reserve_full_isl,
+                beside_others=bool(self.running),
             )
             if reason:
                 self.observer.refuse(request.id, reason)
@@ -399,30 +412,30 @@ class Scheduler:
                 place += 1
                 continue
             del self.waiting[place]
-            self._admit(request, prior)
+            self._admit(request, prefix)
             self._encode(request)
             limit -= count
             self.observer.chunk(request.id, start, start + count, drafted, stop, 0, ())
             rows.append(Row(request, start, start + count, placeholders(min(drafted, count - 1)), drafted))
 
-    def _admit(self, request: Request, prior: Prior) -> None:
+    def _admit(self, request: Request, prefix: ComputedPrefix) -> None:
         """From waiting to running."""
-        self.observer.admit(request.id, *prior.told, request.started)
-        start = prior.tokens
+        self.observer.admit(request.id, *prefix.told, request.started)
+        start = prefix.tokens
         for group in self.options.recurrent:
             column = (start - 1) // self.options.groups[group].block_size
-            if prior.external and prior.arrives:
-                connector = prior.connector
-                key = request.id if connector else self.cache.offload.key_of(request, group, start)
+            if prefix.external_tokens and prefix.arrives:
+                connector = prefix.by_connector
+                key = request.id if connector else self.cache.lower_tier.key_of(request, group, start)
                 more = connector and self.rules.connector.whole and start == request.num_tokens - 1
                 self.observer.load(request.id, group, key, request.pages[group][column], start + more)
-            elif prior.external:
+            elif prefix.external_tokens:
                 # Nothing comes into it, and yet it is the request's.
                 self.observer.allocate(request.id, group, column, [request.pages[group][column]])
-            elif not prior.external and prior.hit.tokens:
-                blocks = prior.hit.blocks[group]
+            elif prefix.hit.tokens:
+                blocks = prefix.hit.blocks[group]
                 slot = blocks[column] if column < len(blocks) else NULL
-                self.observer.restore(request.id, group, slot, column, start, prior.hit.group_hits)
+                self.observer.restore(request.id, group, slot, column, start, prefix.hit.group_hits)
         request.started = True
         request.computed = start
         request.order = self.admissions
@@ -478,9 +491,9 @@ class Scheduler:
             for row in rows:
                 if row.emitted:
                     # What a stop trims was computed and is not the request's; its last token never is.
-                    self.cache.publishing.publish(row.request, min(row.request.computed, row.request.num_tokens - 1))
+                    self.cache.publish(row.request, min(row.request.computed, row.request.num_tokens - 1))
         prefills = [(row.request, row.end) for row in rows if row.start < row.request.num_prompt and not row.void]
-        self._tell_stored(self.cache.offload.store(prefills, batch.full))
+        self._tell_stored(self.cache.lower_tier.store(prefills, batch.full))
         for row in rows:
             request = row.request
             if row.void:

@@ -13,7 +13,7 @@ from stateat.sim.cache.pool import BlockPool
 from stateat.sim.engine.scheduler import Scheduler
 from stateat.sim.events import Group, Observer
 from stateat.sim.options import Options
-from stateat.sim.releases.rules import Rules
+from stateat.sim.releases.policy import Policy
 from stateat.sim.run.simulate import simulate
 from stateat.sim.scenario.load import Run
 from stateat.sim.tokens import Segments, Spans
@@ -196,8 +196,9 @@ def misses(run: Run) -> list[Miss]:
         return []
     heard = Misses(run.options)
 
-    def make(options: Options, rules: Rules, observer: Observer, seed: int) -> Scheduler:
-        return Scheduler(options, replace(rules, lookup=heard.lookup(rules.lookup)), observer, seed, True)
+    def make(policy: Policy, observer: Observer, seed: int) -> Scheduler:
+        listened = replace(policy.rules, lookup=heard.lookup(policy.rules.lookup))
+        return Scheduler(replace(policy, rules=listened), observer, seed, True)
 
     simulate(run, [heard], make=make)
     return heard.found

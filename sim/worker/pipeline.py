@@ -7,6 +7,7 @@ runs at once, and nothing here makes a difference.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -14,7 +15,8 @@ from typing import TYPE_CHECKING
 from stateat.sim.cache.pool import Entry
 
 if TYPE_CHECKING:
-    from stateat.sim.cache.groups import CopyOnWrite, FullBlock
+    from stateat.sim.cache.groups import CopyOnWrite
+    from stateat.sim.cache.ledger import FullBlock
     from stateat.sim.engine.request import Request
     from stateat.sim.worker.worker import Row
 
@@ -112,10 +114,9 @@ class Pipeline:
                 if row.request is request:
                     row.request, row.void = ghost, True
 
-    def drop(self, request: Request) -> list[Entry]:
-        """Its steps in flight do not run; returns what they were to make true."""
+    def drop(self, request: Request, blocks: Collection[int]) -> list[Entry]:
+        """Its steps in flight do not run, nor are its ``blocks`` given; returns what they were to make true."""
         entries = []
-        blocks = {block for table in request.tables for block in table.blocks}
         for batch in self._batches:
             if any(row.request is request for row in batch.rows):
                 batch.rows = [row for row in batch.rows if row.request is not request]

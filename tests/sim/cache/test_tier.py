@@ -87,18 +87,19 @@ def test_how_far_a_request_can_go_on(
     """In the order of the values: aligned-window, aligned-end-one-more, aligned-end, any-length, unaligned."""
     found = queries(attention, 1408, tokens, mode, drops)
     tier = full(found, [key(found[0], found[0].known - 1)] if lost else [])
-    assert tuple(loadable_tokens(tier, window, found, key, 0, tokens - 1) for window in WINDOWS.values()) == reached
+    answers = tuple(
+        loadable_tokens(tier, rule, found, key, start_tokens=0, limit_tokens=tokens - 1) for rule in WINDOWS.values()
+    )
+    assert answers == reached
 
 
 def test_less_than_a_block_more_than_the_pool_gave_is_nothing() -> None:
-    found = queries(16, 64, 128, "all")
-    assert [loadable_tokens(full(found), WINDOWS["any-length"], found, key, start, 127) for start in (0, 64)] == [
-        127,
-        64,
-    ]
+    found, rule = queries(16, 64, 128, "all"), WINDOWS["any-length"]
+    for start, end in ((0, 127), (64, 64)):
+        assert loadable_tokens(full(found), rule, found, key, start_tokens=start, limit_tokens=127) == end
     # A prompt of one block: 63 tokens are less than a block.
     found = queries(16, 64, 64, "all")
-    assert loadable_tokens(full(found), WINDOWS["any-length"], found, key, 0, 63) == 0
+    assert loadable_tokens(full(found), rule, found, key, start_tokens=0, limit_tokens=63) == 0
 
 
 @given(
@@ -116,7 +117,7 @@ def test_an_aligned_window_ends_where_every_state_in_it_is_that_of_its_end(
     found += [GroupQuery(i, size, mode, False, tokens // size) for i, (size, mode) in enumerate(blocks, 1)]
     every = [key(query, column) for query in found for column in range(query.known)]
     tier = full(found, data.draw(st.lists(st.sampled_from(every), max_size=9)) if every else [])
-    end = loadable_tokens(tier, WINDOWS["aligned-window"], found, key, start, tokens - 1)
+    end = loadable_tokens(tier, WINDOWS["aligned-window"], found, key, start_tokens=start, limit_tokens=tokens - 1)
     if end == start:
         return
     assert start < end < tokens
@@ -129,8 +130,8 @@ def test_an_aligned_window_ends_where_every_state_in_it_is_that_of_its_end(
 
 
 def test_a_pool_in_use_is_not_emptied() -> None:
-    pool, told = BlockPool(5, 1), list[tuple[int, str]]()
-    pool.on_unclaim = lambda group, block, key, why: told.append((block, why))
+    told = list[tuple[int, str]]()
+    pool = BlockPool(5, 1, on_unclaim=lambda group, block, key, why: told.append((block, why)))
     first, second = pool.take(2)
     pool.insert(0, b"a", first, 16)
     pool.insert(0, b"b", second, 32)

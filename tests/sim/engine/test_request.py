@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateat.sim.engine.request import Acceptance, Request
-from stateat.sim.events import Group, Observer
+from stateat.sim.events import Group
 from stateat.sim.options import Options, Speculative
 from stateat.sim.rules.partial_hits import FINE_HITS
 from stateat.sim.tokens import VOCABULARY
@@ -17,7 +17,7 @@ GROUPS = (Group("attention", "full-attention", 4), Group("gdn", "recurrent", 16)
 
 def request(prompt: int = 10, outputs: int = 5, longest: int = 100, drafts: int = 2) -> Request:
     options = Options(GROUPS, max_model_len=longest, speculative=Speculative("mtp", drafts))
-    return Request(Arrival("a", 3, 0, ((1, prompt),), outputs), options, 0, Observer())
+    return Request(Arrival("a", 3, 0, ((1, prompt),), outputs), options, 0)
 
 
 @given(

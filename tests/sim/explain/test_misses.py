@@ -135,5 +135,6 @@ def test_exactly_those_without_a_hit_are_told_and_listening_changes_nothing(worl
             assert 0 <= had.null <= had.boundaries == miss.reach // had.block
 
 
-def _listened(heard: Any, options: Any, rules: Any, observer: Any, seed: int) -> Any:
-    return Scheduler(options, replace(rules, lookup=heard.lookup(rules.lookup)), observer, seed, True)
+def _listened(heard: Any, policy: Any, observer: Any, seed: int) -> Any:
+    rules = replace(policy.rules, lookup=heard.lookup(policy.rules.lookup))
+    return Scheduler(replace(policy, rules=rules), observer, seed, True)

@@ -41,7 +41,7 @@ ONE = Arrival("a", 0, 0, ((1, 200),), 3)
 
 
 def request(name: str) -> Any:
-    return type("Request", (), {"id": name, "tables": []})()
+    return type("Request", (), {"id": name})()
 
 
 def batch(index: int, *requests: Any) -> Batch:
@@ -66,7 +66,7 @@ def test_what_is_dropped_leaves_the_others_in_place() -> None:
     first.published = [("a", (1, b"x", 7)), ("b", (1, b"y", 8))]
     pipeline.push(first)
     assert pipeline.tokens(a) == 10
-    assert pipeline.drop(a) == [(1, b"x", 7)]
+    assert pipeline.drop(a, {7}) == [(1, b"x", 7)]
     assert not pipeline.has(a) and pipeline.has(b)
     assert first.published == [("b", (1, b"y", 8))]
 
