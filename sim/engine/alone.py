@@ -35,7 +35,7 @@ class Shortage(Observer):
         self.found = True
 
 
-def outgrows(policy: Policy, arrival: Arrival, trial: Callable[[Policy, Observer], Trial]) -> bool:
+def outgrows(arrival: Arrival, policy: Policy, trial: Callable[[Policy, Observer], Trial]) -> bool:
     """Return True if a request wants more blocks than a pool has that nobody else uses.
 
     One that stops for another reason (an item that is larger than the encoder's budget) does not. ``trial`` makes a

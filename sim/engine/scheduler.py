@@ -75,6 +75,7 @@ class Scheduler:
         taken = options.max_num_batched_tokens - self.cap
         self.slots = 0 if taken else options.speculative.draft_slots
         """Slots that a drafter adds for each request that is scheduled."""
+        self.make_cache = make_cache
         self.cache = make_cache(options, rules, observer)
         self.encoder = Encoder(options, rules.encoder, rules.whole_items)
         self.sizing = Sizing(policy, self.cache, self.encoder)
@@ -121,7 +122,7 @@ class Scheduler:
         )
         self.waiting.append(request)
         self.cache.lower_tier.expect(arrival.external)
-        if self.rules.admission.rejects and outgrows(self.policy, arrival, self._trial):
+        if self.rules.admission.rejects and outgrows(arrival, self.policy, self._trial):
             self._outgrown.add(request.id)
 
     def abort(self, name: str) -> bool:
@@ -169,7 +170,7 @@ class Scheduler:
 
     def _trial(self, policy: Policy, observer: Observer) -> Scheduler:
         """Return another scheduler, for a request alone."""
-        return Scheduler(policy, observer, self.seed, True)
+        return Scheduler(policy, observer, self.seed, True, self.make_cache)
 
     @property
     def quiet_tokens(self) -> int:

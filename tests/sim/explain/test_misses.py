@@ -121,7 +121,7 @@ def test_exactly_those_without_a_hit_are_told_and_listening_changes_nothing(worl
         world.arrivals,
         world.budgets,
         observers=[heard],
-        make=lambda options, rules, observer, seed: _listened(heard, options, rules, observer, seed),
+        make=lambda policy, observer, seed: _listened(heard, policy, observer, seed),
     )
     assert told.digest == drive(world.options, world.arrivals, world.budgets).digest
     assert all(told.hits[miss.request] == 0 for miss in heard.found)
