@@ -21,14 +21,14 @@ class Connector:
     """A connector's way of resolving what it saves and loads."""
 
     positional: bool = False
-    """It saves, for each boundary of a prompt, what its own append-only copy of the block table names in that column;
-    else only what the cache publishes."""
+    """The connector saves, for each boundary of a prompt, what its own append-only copy of the block table names in
+    that column; else only what the cache publishes."""
     reconciled: bool = False
-    """That copy follows the table: columns that were freed, or moved, are null there too, and left out."""
+    """The copy follows the table: columns that were freed, or moved, are null there too, and left out."""
     drops: bool = True
     """A look-ahead drafter's groups give up a block of what it finds."""
     refuses: bool = False
-    """It finds nothing for a model with recurrent groups."""
+    """The connector finds nothing for a model with recurrent groups."""
     alone: Lookup | None = None
     """Lookup that asks groups by themselves; its hit is kept where it is longer than the joint one and the states are
     brought."""

@@ -15,12 +15,12 @@ Scope = Callable[[Sequence[Group]], Collection[int]]
 
 
 def flagged(groups: Sequence[Group]) -> Collection[int]:
-    """Those that are flagged for the drafter, be it none."""
+    """Return the groups that are flagged for the drafter, be it none."""
     return {i for i, g in enumerate(groups) if g.eagle}
 
 
 def everyone(groups: Sequence[Group]) -> Collection[int]:
-    """All groups, whichever are flagged."""
+    """Return all groups, whichever are flagged."""
     return range(len(groups))
 
 
@@ -31,52 +31,53 @@ class Guard:
     drops: bool
     """It gives up the last block of a hit, or the last hash unit where hits are finer."""
     optional: bool = False
-    """Whether ``speculative.block_drop`` can turn that off."""
+    """``speculative.block_drop`` can turn that off."""
     past_the_end: bool = False
-    """Whether the lookup may match a block past the last token but one, and drop it (0.32), or not (0.29)."""
+    """The lookup may match a block past the last token but one, and drop it (0.32)."""
     flags_drop: bool = False
-    """Whether a group that is flagged for the drafter drops even when that is turned off (0.32)."""
+    """A group that is flagged for the drafter drops even when that is turned off (0.32)."""
     hashes_ahead: bool = False
-    """Whether hashes cover the tokens behind their block in its stead (0.33)."""
+    """Hashes cover the tokens behind their block in its stead (0.33)."""
     spares_infill: bool = False
-    """Whether a drafter that fills in (dflash, dspark) gives nothing up: its states do not depend on the next token
-    (0.33)."""
+    """A drafter that fills in (dflash, dspark) gives nothing up: its states do not depend on the next token (0.33)."""
     scope: Scope = flagged_or_all
-    """Which groups' hits are cut."""
+    """Groups whose hits are cut."""
     scopes_split: bool = False
-    """Whether the split, and what is kept for a repeat, backs off only if a recurrent group is in the scope."""
+    """The split, and what is kept for a repeat, backs off only if a recurrent group is in the scope."""
     states: StateSearch | None = None
-    """What a recurrent group does with the drop; None: nothing, as in all releases."""
+    """Search of a recurrent group that takes part in the drop; None: it does not, as in all releases."""
 
     def _looks_ahead(self, options: Options) -> bool:
         s = options.speculative
         return s.eagle and not (self.spares_infill and s.method in INFILL_METHODS)
 
     def ahead(self, options: Options) -> int:
-        """Tokens behind a block that its hash covers; none beside a tier, whose connector keeps hashes as they were."""
+        """Count the tokens behind a block that its hash covers: none beside a tier, whose connector keeps hashes as
+        they were."""
         s = options.speculative
         wanted = self.hashes_ahead and s.hash_lookahead and s.block_drop and options.enable_prefix_caching
         wanted = wanted and not options.offload.blocks
         return s.prefill_lookahead if wanted and self._looks_ahead(options) else 0
 
     def drop(self, options: Options) -> bool:
-        """Whether something is given up of each hit."""
+        """Return True if something is given up of each hit."""
         scope = self.scope(options.groups)
         if self.scopes_split and not any(i in scope for i in options.recurrent):
             return False
         return self._given_up(options)
 
     def lookup_drops(self, options: Options) -> bool:
-        """Whether the lookup gives something up."""
+        """Return True if the lookup gives something up."""
         return self._given_up(options) or self._flags_drop(options)
 
     def replay_drops(self, options: Options) -> bool:
-        """Whether what retention keeps for a repeat lies a block lower: where the lookup of some group drops one."""
+        """Return True if what retention keeps for a repeat lies a block lower: where the lookup of some group drops
+        one."""
         return self.drop(options) or self._flags_drop(options)
 
     def marks(self, options: Options) -> bool:
-        """Whether there are groups of a look-ahead drafter's: those that are flagged, whatever they give up, or all
-        if none is and something is given up (vLLM's ``eagle_group_ids``)."""
+        """Return True if a look-ahead drafter has groups of its own: those that are flagged, whatever they give up, or
+        all if none is and something is given up (vLLM's ``eagle_group_ids``)."""
         return self._flagged(options) or self._given_up(options)
 
     def _flagged(self, options: Options) -> bool:

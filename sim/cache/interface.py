@@ -14,7 +14,7 @@ from stateat.sim.cache.request import CacheRequest
 
 
 class SplitFacts(NamedTuple):
-    """What a split is told of hits."""
+    """Facts of hits that a split is told."""
 
     drop: bool
     """A look-ahead drafter gives up something of each hit."""
@@ -27,10 +27,10 @@ class SplitFacts(NamedTuple):
 
 
 class Beyond(NamedTuple):
-    """What a tier or a connector adds to a hit."""
+    """A hit with what a tier or a connector adds to it."""
 
     hit: Hit
-    """What is left of the hit: its end may be given up."""
+    """The part of the hit that is left: its end may be given up."""
     external_tokens: int
     """Tokens behind it that are brought."""
     by_connector: bool
@@ -38,7 +38,7 @@ class Beyond(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """A step's effects on the cache, once all of it is scheduled."""
+    """Effects of a step on the cache, once all of it is scheduled."""
 
     copies: list[CopyOnWrite]
     """Copies to make before anything else; their blocks are pinned until the step runs."""
@@ -51,7 +51,7 @@ class Decided(NamedTuple):
 
 
 class LowerTier(Protocol):
-    """What lies below the pool: a tier (CPU memory), or a connector to other caches."""
+    """A tier below the pool (CPU memory), or a connector to other caches."""
 
     def expect(self, external_tokens: int) -> None:
         """A request has come of which a connector can bring so many tokens."""

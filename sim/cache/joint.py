@@ -1,4 +1,4 @@
-"""What groups agree on where they do not agree: lookups that releases and proposals had instead of the intersection.
+"""Other joint lookups: what releases and proposals had instead of the intersection.
 
 Each group is looked up by itself, as if it were alone, and the joint length is made of the lengths.
 """
@@ -15,7 +15,7 @@ from stateat.sim.cache.pool import BlockPool
 def minimum(
     pool: BlockPool, geo: Geometry, hashes: Sequence[bytes], num_groups: int, limit: int, known: int | None = None
 ) -> Hit:
-    """The shortest of the groups' own hits (vllm-ascend 11049).
+    """Return the shortest of the groups' own hits (vllm-ascend 11049).
 
     A state is a point: a group that has a longer one need not have this one, and its column is then null, or holds
     another offset.
@@ -27,7 +27,7 @@ def minimum(
 def maximum(
     pool: BlockPool, geo: Geometry, hashes: Sequence[bytes], num_groups: int, limit: int, known: int | None = None
 ) -> Hit:
-    """The longest of the groups' own hits (vLLM issue 46453): the others have less than that."""
+    """Return the longest of the groups' own hits (vLLM issue 46453): the others have less than that."""
     own = _own(pool, geo, hashes, limit, limit if known is None else known)
     return _joined(geo, own, num_groups, max((new for _, new in own), default=0))
 
@@ -35,7 +35,7 @@ def maximum(
 def per_group(
     pool: BlockPool, geo: Geometry, hashes: Sequence[bytes], num_groups: int, limit: int, known: int | None = None
 ) -> Hit:
-    """Each group keeps its own hit, and the request starts where attention's ends (vLLM PR 50344's lookup for a
+    """Let each group keep its own hit, and start the request where attention's ends (vLLM PR 50344's lookup for a
     connector that brings the missing states; here none does).
 
     Where a state lies beyond attention's hit, or there is no attention, the groups are reconciled.
@@ -48,7 +48,7 @@ def per_group(
 
 
 def _own(pool: BlockPool, geo: Geometry, hashes: Sequence[bytes], limit: int, known: int) -> list[Found]:
-    """What each family has, whatever the others have."""
+    """Return what each family has, whatever the others have."""
     return [family_hit(pool, geo, family, hashes, limit, limit, known, family.drops) for family in geo.families]
 
 
@@ -57,7 +57,7 @@ def _least(own: Iterable[Found]) -> int:
 
 
 def _joined(geo: Geometry, own: Sequence[Found], num_groups: int, tokens: int) -> Hit:
-    """The groups' blocks cut to a joint length; a group that has less keeps what it has."""
+    """Cut the groups' blocks to a joint length; a group that has less keeps what it has."""
     blocks: list[list[int]] = [[] for _ in range(num_groups)]
     lengths = [0] * num_groups
     for family, (found, new) in zip(geo.families, own, strict=True):

@@ -11,7 +11,7 @@ from stateat.sim.cache.window import WindowCache
 from stateat.sim.rules.retention import floored, on_grid
 
 Kept = Callable[[int], bool]
-"""Whether a block that ends there (tokens) is published."""
+"""(end of a block in tokens) -> True if the block is published."""
 
 
 class Publishing:
@@ -27,7 +27,7 @@ class Publishing:
         self.interval = self.rules.retention.interval(options.prefix_cache_retention_interval)
         """Tokens between states that stay published; None: all do."""
         self.replay_drops = guard.replay_drops(options)
-        """What is kept for a repeat of the prompt lies a block lower."""
+        """Blocks that are kept for a repeat of the prompt lie a block lower."""
         self.exact_junctions = (
             options.shared_prefix_checkpoint
             and self.rules.junction.on
@@ -37,7 +37,7 @@ class Publishing:
         )
         """A chunk may end, and be published, where a prefix is known to be shared."""
         self.exact_snapshots = self.rules.snapshots.on and fine and not self.rewritten
-        """What lives behind a position that a client asked for is published under it."""
+        """A state behind a position that a client asked for is published under it."""
 
     def publish(self, request: CacheRequest, end: int, start: int | None = None) -> None:
         """Publish what will be true once tokens up to ``end`` are computed, drafts apart.

@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class CacheRequest(Protocol):
-    """What the cache reads of a request; its block tables are the cache's own. Lengths in tokens."""
+    """A request, as far as the cache reads it; its block tables are the cache's own. Lengths in tokens."""
 
     @property
     def id(self) -> str: ...
@@ -20,11 +20,11 @@ class CacheRequest(Protocol):
     def computed(self) -> int: ...
     @property
     def prefill_end(self) -> int:
-        """Where the prefill, or its replay after a preemption, ends."""
+        """End of the prefill, or of its replay after a preemption."""
 
     @property
     def junction(self) -> int:
-        """Where its prefix is known to be shared; 0: nowhere."""
+        """Length of its prefix that is known to be shared; 0: none is."""
 
     @property
     def snapshots(self) -> tuple[int, ...]:

@@ -28,9 +28,7 @@ class Flag(Protocol):
 
 
 class Publish(Protocol):
-    """When a claim is visible: whether hits on states of the same step are refused, whether a block that is keyed at
-    its boundary is left alone, whether a state inside a block is published under the boundary before it, and whether
-    nobody finds a claim before its step has committed."""
+    """The rule of when and under which hash a state is published."""
 
     @property
     def refuses_same_step(self) -> bool: ...
@@ -43,8 +41,7 @@ class Publish(Protocol):
 
 
 class Eviction(Protocol):
-    """Which free block is handed out next: the deepest state of a group first, or without prefix caching the one freed
-    first."""
+    """The rule of which free block is handed out next."""
 
     @property
     def deepest(self) -> bool: ...

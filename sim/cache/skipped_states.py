@@ -1,4 +1,4 @@
-"""When a request lets go of the states that it no longer needs."""
+"""Skipped states: when a request frees those that it has passed (vLLM's ``remove_skipped_blocks``)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from stateat.sim.cache.pool import NULL
 
 Retire = Callable[[list[int], int, int], list[int]]
-"""From a block table, a column and how far it was retired before, the columns to free, in the order of freeing."""
+"""(block table, column, column up to which it was freed before) -> the columns to free, in the order of freeing."""
 
 
 def stops_at_null_gap(table: list[int], before: int, done: int = 0) -> list[int]:
-    """Backwards from ``before`` to the first null column (vLLM up to 0.29).
+    """Free backwards from ``before`` to the first null column (vLLM up to 0.29).
 
     States below a gap stay until the request ends.
     """
@@ -25,13 +25,13 @@ def stops_at_null_gap(table: list[int], before: int, done: int = 0) -> list[int]
 
 
 def walks_gaps(table: list[int], before: int, done: int = 0) -> list[int]:
-    """All states between what was retired before and ``before`` (vLLM 0.32)."""
+    """Free all states between what was freed before and ``before`` (vLLM 0.32)."""
     return [column for column in range(min(before, len(table)) - 1, done - 1, -1) if table[column] != NULL]
 
 
 @dataclass(frozen=True, slots=True)
 class KeepsServed:
-    """As another rule, but a state that the cache advertises stays (vLLM 57253, open)."""
+    """Another rule, except that a published state stays (vLLM 57253, open)."""
 
     rule: Retire
 

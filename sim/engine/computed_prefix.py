@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ComputedPrefix(NamedTuple):
-    """Where a request starts, and why."""
+    """The start of a request, and what it consists of."""
 
     hit: Hit
     external_tokens: int
@@ -21,7 +21,7 @@ class ComputedPrefix(NamedTuple):
     by_connector: bool
     """A connector brings them, not the tier."""
     arrives: bool
-    """Their states really come."""
+    """The states of what is brought really come."""
     told: tuple[int, int]
     """Tokens that are reported: of a hit, and of what is brought."""
 

@@ -21,5 +21,5 @@ class Item:
 
 
 def items_of(spans: Spans, tokens: Tokens) -> tuple[Item, ...]:
-    """The items of a prompt, in order."""
+    """Return the items of a prompt, in order."""
     return tuple(Item(start, length, item_key(tokens.ids[start : start + length])) for start, length in spans)

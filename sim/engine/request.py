@@ -16,7 +16,7 @@ from stateat.sim.workload.streams import stream
 
 
 class Acceptance:
-    """How many drafts of each proposal of one request are right: a cycle, or draws from a seeded generator."""
+    """Right drafts of each proposal of one request: a cycle, or draws from a seeded generator."""
 
     __slots__ = ("_draw", "_emitted")
 
@@ -31,7 +31,7 @@ class Acceptance:
         self._emitted: NDArray[np.int64] = np.zeros(1, np.int64)
 
     def emitted(self, proposals: int) -> NDArray[np.int64]:
-        """Entry m: tokens emitted by verifying the first m proposals whole; at least ``proposals`` + 1 entries."""
+        """Return in entry m the tokens that verifying m proposals emits; at least ``proposals`` + 1 entries."""
         have = self._emitted.size - 1
         if have < proposals:
             more = self._draw(have, max(proposals - have, have, 16))
@@ -39,7 +39,7 @@ class Acceptance:
         return self._emitted
 
     def of(self, proposal: int) -> int:
-        """Drafts of the m-th proposal that are right."""
+        """Return how many drafts of the m-th proposal are right."""
         emitted = self.emitted(proposal + 1)
         return emitted.item(proposal + 1) - emitted.item(proposal) - 1
 
@@ -107,7 +107,7 @@ class Request:
         self.acceptance = Acceptance(options.speculative, arrival.accepted_drafts, seed, arrival.id)
         self.external = arrival.external
         self.items = items_of(arrival.encoder, self.tokens)
-        """Spans of the prompt that an encoder computes."""
+        """Items of the prompt that an encoder computes."""
         self.snapshots = arrival.snapshots
         self.load_error = arrival.load_error
         self._hash_list: list[bytes] | None = None
@@ -115,16 +115,16 @@ class Request:
         self.outputs = 0
         self.computed = 0
         self.furthest = 0
-        """The most that it had ever computed, preemptions or not."""
+        """Most tokens that it had ever computed, preemptions or not."""
         self.drafts = 0
         """Drafts of the outstanding proposal."""
         self.proposals = 0
         self.junction = 0
         self.prefilling = True
         self.started = False
-        """Whether it was ever admitted."""
+        """It was admitted at least once."""
         self.order = -1
-        """Its place among the running; grows with each admission."""
+        """Place among the running; grows with each admission."""
         self.last_step = -1
         self.quiet_since = -1
         """The first step that is fast-forwarded, or -1."""
@@ -142,13 +142,13 @@ class Request:
 
     @property
     def prefill_end(self) -> int:
-        """Where the prefill, or its replay after a preemption, ends."""
+        """End of the prefill, or of its replay after a preemption."""
         return max(self.num_prompt, self.num_tokens - 1)
 
     def hashes(self, unit: int, ahead: int = 0, every_item: bool = True) -> list[bytes]:
-        """Chained hashes of the prefixes, one a hash unit; those past ``num_tokens`` are not to be used yet.
+        """Return the chained hashes of the prefixes, one a hash unit; those past ``num_tokens`` are not to be used yet.
 
-        ``every_item``: whether the block that outputs fill names all encoded items in it, or the last alone.
+        ``every_item``: the block that outputs fill names all encoded items in it; else the last alone.
         """
         if self._hash_list is None:
             self._hash_list = self.tokens.block_hashes(unit, ahead)
@@ -160,14 +160,14 @@ class Request:
         return self._hash_list
 
     def draft_ids(self, position: int, right: int, count: int) -> list[int]:
-        """Token ids of ``count`` drafts for ``position`` and on: ``right`` that are right, then wrong ones."""
+        """Return the ids of ``count`` drafts for ``position`` and on: ``right`` that are right, then wrong ones."""
         ids: list[int] = self.tokens.ids[position : position + count].tolist()
         for j in range(right, count):
             ids[j] = (ids[j] + 1) % VOCABULARY
         return ids
 
     def reset(self, told: bool = True) -> None:
-        """Nothing computed, nothing held: after a preemption, of which the worker is ``told``, or is not."""
+        """Forget what is computed: after a preemption, of which the worker is ``told``, or is not."""
         self.computed = 0
         self.prefilling = True
         self.drafts = 0
@@ -184,5 +184,5 @@ class Request:
 
 
 def placeholders(count: int) -> list[int]:
-    """Draft ids that stand for nothing."""
+    """Return draft ids that stand for nothing."""
     return [PLACEHOLDER] * count

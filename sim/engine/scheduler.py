@@ -37,7 +37,7 @@ from stateat.sim.workload import Arrival
 
 @dataclass(slots=True)
 class Step:
-    """What a step came to."""
+    """Tokens and ends of one step."""
 
     prefill_tokens: int = 0
     decode_tokens: int = 0
@@ -115,7 +115,7 @@ class Scheduler:
     # Arrivals.
 
     def add(self, arrival: Arrival, time: int) -> None:
-        """A request arrives."""
+        """Take a request in."""
         request = Request(arrival, self.options, self.seed)
         self.observer.arrive(
             request.id, request.index, time, arrival.segments, None, request.max_outputs, arrival.encoder
@@ -147,7 +147,7 @@ class Scheduler:
 
     @property
     def aborting(self) -> bool:
-        """Whether somebody is to be taken away in the next step."""
+        """True if a request is to be taken away in the next step."""
         return bool(self._aborted)
 
     @property
@@ -155,7 +155,7 @@ class Scheduler:
         return not self.running and not self.waiting and not self.pipeline
 
     def jump(self, step: int) -> int:
-        """For how many steps from ``step`` on every request is quiet, so that all of them can be skipped at once."""
+        """Return for how many steps from ``step`` on every request is quiet, so that all of them can be skipped."""
         if self.quiet.tokens > self.cap:
             return 0
         if (
@@ -224,7 +224,7 @@ class Scheduler:
         return runs
 
     def _drop(self, request: Request) -> None:
-        """Its steps in flight do not run, if that is the rule."""
+        """Drop a request's steps in flight, if that is the rule."""
         if self.rules.abort.runs_on:
             return
         dropped = self.pipeline.drop(request, self.cache.held(request))
@@ -241,7 +241,7 @@ class Scheduler:
         self.cache.free(request, waits_for)
 
     def _fenced(self, request: Request) -> bool:
-        """Whether the blocks of a request have to wait for a step in flight."""
+        """Return True if the blocks of a request have to wait for a step in flight."""
         return self.rules.free.waits and self.pipeline.has(request)
 
     def _run(self, batch: Batch | None, result: Step) -> None:
@@ -309,7 +309,7 @@ class Scheduler:
         return used, preempted
 
     def _running_tokens(self, request: Request, left: int) -> tuple[int, str]:
-        """How many tokens a running request takes of those left, and the rule that ended its chunk."""
+        """Return how many tokens a running request takes of those left, and the rule that ended its chunk."""
         wanted = request.num_tokens + request.drafts - request.computed
         count, stop = wanted, ""
         if 0 < self._threshold() < count:
@@ -350,7 +350,7 @@ class Scheduler:
         ``prefills``: one of them is."""
         limit = left
         place = 0
-        """Those before it got nothing, and stepped aside."""
+        """Place in the queue: those before it got nothing, and stepped aside."""
         while place < len(self.waiting) and len(self.running) < self.most:
             taken = self.quiet.tokens + sum(row.end - row.start for row in rows)
             left = min(limit, self._room(taken, rows))
@@ -420,7 +420,7 @@ class Scheduler:
             rows.append(Row(request, start, start + count, placeholders(min(drafted, count - 1)), drafted))
 
     def _admit(self, request: Request, prefix: ComputedPrefix) -> None:
-        """From waiting to running."""
+        """Let a waiting request run."""
         self.observer.admit(request.id, *prefix.told, request.started)
         start = prefix.tokens
         for group in self.options.recurrent:
@@ -464,7 +464,7 @@ class Scheduler:
         self._rejected.append(request.id)
 
     def _preempt(self, request: Request, index: int, told: bool = True) -> None:
-        """Back to the head of the queue; ``told``: the worker hears of it."""
+        """Put the last running request back to the head of the queue; ``told``: the worker hears of it."""
         self._wake(request, index)
         self.running.pop()
         self.active.pop()
