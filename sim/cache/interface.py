@@ -65,14 +65,14 @@ class LowerTier(Protocol):
     def key_of(self, request: CacheRequest, group: int, tokens: int) -> str:
         """Return the tier's name for the block from which a request goes on at ``tokens``."""
 
-    def store(self, prefills: Sequence[tuple[CacheRequest, int]], published: Sequence[FullBlock]) -> list[FullBlock]:
-        """Store the blocks that a step published and still does; return those that are new to the tier.
+    def store(self, prefills: Sequence[tuple[CacheRequest, int]], published: Sequence[FullBlock]) -> None:
+        """Store the blocks that a step published and still does.
 
         ``prefills``: requests that computed tokens of their prompt, and up to where.
         """
 
-    def save_cancelled(self, request: CacheRequest, unconfirmed_tokens: int = 0) -> list[FullBlock]:
-        """Store the state of a request that is taken away, where the connector does; return what is new.
+    def save_cancelled(self, request: CacheRequest, unconfirmed_tokens: int = 0) -> None:
+        """Store the state of a request that is taken away, where the connector does.
 
         ``unconfirmed_tokens``: those of ``request.computed`` that steps in flight have yet to compute.
         """

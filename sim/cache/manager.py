@@ -30,7 +30,7 @@ class KVCache:
         self.layout = layout(options, rules, observer)
         self.pool = self.layout.pool
         self.managers = self.layout.managers
-        self.lower_tier = Offloading(self.layout, self.lookup)
+        self.lower_tier = Offloading(self.layout, self.lookup, observer)
         self._publishing = Publishing(self.layout)
         self.publish = self._publishing.publish
         self.retained = self._publishing.retained

@@ -13,15 +13,17 @@ from stateat.sim.cache.lookup import Hit, Lookup
 from stateat.sim.cache.pool import NULL
 from stateat.sim.cache.request import CacheRequest
 from stateat.sim.cache.tier import GroupQuery, Key, Tier, loadable_tokens
+from stateat.sim.events import Observer
 
 
 class Offloading:
     """The tier below a pool, and the connector that fills it and asks it."""
 
-    def __init__(self, layout: Layout, lookup: Callable[[CacheRequest, Lookup], Hit]) -> None:
-        """``lookup`` asks the pool by a rule of the connector's."""
+    def __init__(self, layout: Layout, lookup: Callable[[CacheRequest, Lookup], Hit], observer: Observer) -> None:
+        """``lookup`` asks the pool by a rule of the connector's; ``observer`` is told of the states that are stored."""
         self.layout = layout
         self.lookup = lookup
+        self.observer = observer
         self.rule = layout.rules.connector
         options = layout.options
         self.tier = Tier(options.offload.blocks) if options.offload.blocks else None
@@ -118,20 +120,21 @@ class Offloading:
             return hashes[tokens // unit - 1].hex()
         return hashes[-(-tokens // size) * size // unit - 1].hex()
 
-    def store(self, prefills: Sequence[tuple[CacheRequest, int]], published: Sequence[FullBlock]) -> list[FullBlock]:
-        """Store the blocks that a step published and still does; return those that are new to the tier.
+    def store(self, prefills: Sequence[tuple[CacheRequest, int]], published: Sequence[FullBlock]) -> None:
+        """Store the blocks that a step published and still does.
 
         ``prefills``: requests that computed tokens of their prompt, and up to where, for a connector that goes by its
         own copies of their tables.
         """
         if self.tier is None:
-            return []
+            return
         held = [f for f in published if self.layout.pool.holds(f.group, f.hash, f.block)]
         if self.rule.positional:
             held = [full for request, end in prefills for full in self._by_position(request, end)]
         if not self.rule.stores_draft:
             held = [f for f in held if f.group not in self.drafters]
-        return [full for _, batch in groupby(held, key=lambda f: f.request) for full in self._new(self.tier, batch)]
+        for _, batch in groupby(held, key=lambda f: f.request):
+            self._store(self.tier, batch)
 
     def _by_position(self, request: CacheRequest, end: int) -> list[FullBlock]:
         """Return what the connector's own copies of a request's tables name up to ``end`` tokens."""
@@ -145,15 +148,14 @@ class Offloading:
             named += by_position(request.id, m.group, table, hashes, m.block_size, layout.hash_unit, tokens)
         return [full for full in named if full.block != NULL] if reconciled else named
 
-    def save_cancelled(self, request: CacheRequest, unconfirmed_tokens: int = 0) -> list[FullBlock]:
-        """Store the state of a request that is taken away, under its prompt less a token, where the connector does;
-        return what is new.
+    def save_cancelled(self, request: CacheRequest, unconfirmed_tokens: int = 0) -> None:
+        """Store the state of a request that is taken away, under its prompt less a token, where the connector does.
 
         ``unconfirmed_tokens``: those of ``request.computed`` that steps in flight have yet to compute.
         """
         tokens = request.computed - unconfirmed_tokens - 1
         if self.tier is None or not self.rule.saves_cancelled or tokens <= 0:
-            return []
+            return
         layout, unit = self.layout, self.layout.hash_unit
         hashes, tables = layout.hashes(request), layout.tables[request.id]
         left: list[FullBlock] = []
@@ -164,10 +166,11 @@ class Offloading:
             elif tokens % size == 0 and request.running[m.group] >= 0:
                 slot = request.pages[m.group][request.running[m.group] + request.accepted[m.group] - 1]
                 left.append(FullBlock(request.id, m.group, hashes[tokens // unit - 1], slot, tokens))
-        return self._new(self.tier, left)
+        self._store(self.tier, left)
 
-    @staticmethod
-    def _new(tier: Tier, blocks: Iterable[FullBlock]) -> list[FullBlock]:
-        """Store these blocks; return those that are new to the tier."""
+    def _store(self, tier: Tier, blocks: Iterable[FullBlock]) -> None:
+        """Store a batch of blocks, and tell of the states that are new to the tier."""
         full = {(f.group, f.hash): f for f in blocks}
-        return [full[key] for key in tier.store(list(full))]
+        for new in map(full.__getitem__, tier.store(list(full))):
+            if self.layout.managers[new.group].recurrent:
+                self.observer.store(new.group, new.block, new.hash.hex(), new.tokens)

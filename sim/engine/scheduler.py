@@ -11,10 +11,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from stateat.sim.cache.interface import Cache
-from stateat.sim.cache.ledger import FullBlock
 from stateat.sim.cache.manager import KVCache
 from stateat.sim.cache.pool import NULL
 from stateat.sim.engine.alone import outgrows
@@ -24,6 +22,7 @@ from stateat.sim.engine.fast_forward import Quiet
 from stateat.sim.engine.request import Request, placeholders
 from stateat.sim.engine.sampling import sample
 from stateat.sim.engine.sizing import Sizing
+from stateat.sim.engine.step import Step
 from stateat.sim.events import Observer, Refusal
 from stateat.sim.options import Options
 from stateat.sim.releases.policy import Policy
@@ -33,20 +32,6 @@ from stateat.sim.worker.block_tables import Rows, widths
 from stateat.sim.worker.pipeline import Batch, Pipeline
 from stateat.sim.worker.worker import Row, Worker
 from stateat.sim.workload import Arrival
-
-
-@dataclass(slots=True)
-class Step:
-    """Tokens and ends of one step."""
-
-    prefill_tokens: int = 0
-    decode_tokens: int = 0
-    finished: list[str] = field(default_factory=list)
-    """Requests that ended, by themselves or by an abort."""
-
-    @property
-    def tokens(self) -> int:
-        return self.prefill_tokens + self.decode_tokens
 
 
 class Scheduler:
@@ -99,8 +84,8 @@ class Scheduler:
         whole = not (0 < self.threshold < 1 + self.num_drafts or self.slots)
         whole = whole and rules.worker.merges and not rules.state_slots.on
         self.pipeline = Pipeline(options.max_concurrent_batches)
-        alone = self.pipeline.depth == 1
-        self.quiet = Quiet(self.cache, self.worker, observer, self.num_drafts, fast_forward and whole and alone)
+        fast_forward = fast_forward and whole and self.pipeline.depth == 1
+        self.quiet = Quiet(self.cache, self.worker, observer, self.num_drafts, fast_forward)
         self.admissions = 0
         self.preempted_in_vain = 0
         """Preemptions since some request last got further than it had ever been."""
@@ -122,8 +107,12 @@ class Scheduler:
         )
         self.waiting.append(request)
         self.cache.lower_tier.expect(arrival.external)
-        if self.rules.admission.rejects and outgrows(arrival, self.policy, self._trial):
+        if self.rules.admission.rejects and outgrows(arrival, self.policy, self._alone):
             self._outgrown.add(request.id)
+
+    def _alone(self, policy: Policy, observer: Observer) -> Scheduler:
+        """Return another scheduler, for a request alone."""
+        return Scheduler(policy, observer, self.seed, True, self.make_cache)
 
     def abort(self, name: str) -> bool:
         """Take a request away before the next step; False if it is not here (any more)."""
@@ -156,10 +145,9 @@ class Scheduler:
 
     def jump(self, step: int) -> int:
         """Return for how many steps from ``step`` on every request is quiet, so that all of them can be skipped."""
-        if self.quiet.tokens > self.cap:
-            return 0
         if (
-            self.active
+            self.quiet.tokens > self.cap
+            or self.active
             or self.pipeline
             or self._aborted
             or self._reset_asked
@@ -167,10 +155,6 @@ class Scheduler:
         ):
             return 0
         return self.quiet.until() - step
-
-    def _trial(self, policy: Policy, observer: Observer) -> Scheduler:
-        """Return another scheduler, for a request alone."""
-        return Scheduler(policy, observer, self.seed, True, self.make_cache)
 
     @property
     def quiet_tokens(self) -> int:
@@ -259,7 +243,7 @@ class Scheduler:
                 self._wake(request, index)
                 self.running.remove(request)
                 self.active.remove(request)
-                self._tell_stored(self.cache.lower_tier.save_cancelled(request, self.pipeline.tokens(request)))
+                self.cache.lower_tier.save_cancelled(request, self.pipeline.tokens(request))
                 self._drop(request)
                 self._let_go(request)
             else:
@@ -270,7 +254,7 @@ class Scheduler:
         self._aborted.clear()
 
     def _schedule_running(self, index: int, budget: int, rows: list[Row]) -> tuple[int, bool]:
-        """Tokens used, and whether somebody was preempted."""
+        """Return the tokens used, and True if a request was preempted."""
         used, position, preempted = 0, 0, False
         while position < len(self.active):
             request = self.active[position]
@@ -322,11 +306,11 @@ class Scheduler:
         return self.sizing.cut(request, request.computed, count, stop)
 
     def _room(self, used: int, rows: list[Row]) -> int:
-        """Tokens that the batch has left for one more request, beside the slots that drafters add."""
+        """Return the tokens that the batch has left for one more request, beside the slots that drafters add."""
         return self.cap - used - self.slots * (len(rows) + 1)
 
     def _threshold(self) -> int:
-        """``long_prefill_token_threshold`` where it applies, else 0."""
+        """Return ``long_prefill_token_threshold`` where it applies, else 0."""
         if self.rules.threshold.on and len(self.running) + len(self.waiting) <= 1:
             return 0
         return self.threshold
@@ -346,7 +330,7 @@ class Scheduler:
         rows.append(Row(request, start, start + count, drafts, drafted))
 
     def _schedule_waiting(self, left: int, rows: list[Row], only_decodes: bool, prefills: bool) -> None:
-        """Admit waiting requests; ``only_decodes``: running ones were scheduled, and none of them is a prefill;
+        """Admit waiting requests. ``only_decodes``: running ones were scheduled, and none of them is a prefill;
         ``prefills``: one of them is."""
         limit = left
         place = 0
@@ -450,7 +434,8 @@ class Scheduler:
             self.encoder.commit(request)
 
     def _never(self, request: Request) -> Refusal | None:
-        """Why a request can never be served, if it cannot: an item, or what it wants alone, is more than there is."""
+        """Return why a request can never be served, if it cannot: an item, or what it wants alone, is more than there
+        is."""
         if self.encoder.never(request):
             return Refusal.NEVER_ENCODER
         return Refusal.NEVER_BLOCKS if request.id in self._outgrown else None
@@ -494,7 +479,7 @@ class Scheduler:
                     # What a stop trims was computed and is not the request's; its last token never is.
                     self.cache.publish(row.request, min(row.request.computed, row.request.num_tokens - 1))
         prefills = [(row.request, row.end) for row in rows if row.start < row.request.num_prompt and not row.void]
-        self._tell_stored(self.cache.lower_tier.store(prefills, batch.full))
+        self.cache.lower_tier.store(prefills, batch.full)
         for row in rows:
             request = row.request
             if row.void:
@@ -513,11 +498,6 @@ class Scheduler:
                 result.finished.append(request.id)
             elif not (request.prefilling or self.encoder.holds(request)) and self.quiet.enter(request, batch.index + 1):
                 self.active.remove(request)
-
-    def _tell_stored(self, stored: list[FullBlock]) -> None:
-        for full in stored:
-            if self.options.groups[full.group].recurrent:
-                self.observer.store(full.group, full.block, full.hash.hex(), full.tokens)
 
     # Quiet requests.
 

@@ -21,8 +21,8 @@ from stateat.sim.cache.manager import KVCache
 from stateat.sim.engine.encoder import Encoder
 from stateat.sim.engine.request import Request
 from stateat.sim.engine.sampling import sample
-from stateat.sim.engine.scheduler import Step
 from stateat.sim.engine.sizing import Sizing
+from stateat.sim.engine.step import Step
 from stateat.sim.errors import EngineError, RefusedError
 from stateat.sim.events import Observer
 from stateat.sim.options import Options
