@@ -67,8 +67,6 @@ class GroupCache:
 
     recurrent = False
     """The layers are recurrent: their slots, not only their blocks, are told to the observer."""
-    frees_skipped = False
-    """A running request's blocks are freed once it no longer needs them."""
 
     def __init__(self, place: Place) -> None:
         self.group = place.group
@@ -229,7 +227,6 @@ class StateCache(GroupCache):
     """The manager of a recurrent group, whatever its cache mode."""
 
     recurrent = True
-    frees_skipped = True
 
     def __init__(self, place: Place, *, spare_blocks: int, retire: Retire) -> None:
         super().__init__(place)

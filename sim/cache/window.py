@@ -66,8 +66,6 @@ MASKS: dict[str, object] = {
 class WindowCache(AttentionCache):
     """Sliding-window attention: blocks before the window are freed, and need not be there to hit."""
 
-    frees_skipped = True
-
     def __init__(self, place: Place, *, window: int, row: Row, most_tokens: int) -> None:
         """``window``: tokens that its layers attend to. ``row``: the blocks that a hit needs. ``most_tokens``: those of
         a window and a step."""
