@@ -118,13 +118,13 @@ class Misses(Observer):
             return None
         reach = min(shared, limit)
         groups = [
-            self._had(pool, geo, family, group, hashes, reach, limit, known)
+            self._coverage(pool, geo, family, group, hashes, reach, limit, known)
             for family in geo.families
             for group in family.groups
         ]
         return Miss("", 0, self._seen[hashes[units - 1]], shared, reach, tuple(groups))
 
-    def _had(
+    def _coverage(
         self,
         pool: BlockPool,
         geo: Geometry,
