@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stateat.sim.engine.items import Item
-from stateat.sim.options import Options
-from stateat.sim.rules.encoder import Cap, WholeItems
+from stateat.sim.releases.policy import Policy
 
 if TYPE_CHECKING:
     from stateat.sim.engine.request import Request
@@ -19,14 +18,15 @@ if TYPE_CHECKING:
 class Encoder:
     """Budgets, and the items that are kept; sizes in embeddings, one a token of the span."""
 
-    def __init__(self, options: Options, cap: Cap, whole: WholeItems) -> None:
-        self.rule = cap
-        self.whole = whole
+    def __init__(self, policy: Policy) -> None:
+        options = policy.options
+        self.rule = policy.rules.encoder
+        self.whole = policy.rules.whole_items
         self.chunks_items = not options.disable_chunked_mm_input
         self.size = options.encoder_slots
         self.compute = options.encoder_tokens
         self.ahead = options.speculative.prefill_lookahead
-        self.kept_for = self.ahead if cap.shifts else 0
+        self.kept_for = self.ahead if self.rule.shifts else 0
         """Tokens behind an item that must be computed before it is freed."""
         self.budget = self.compute
         self._free = self.size

@@ -62,7 +62,7 @@ class Scheduler:
         """Slots that a drafter adds for each request that is scheduled."""
         self.make_cache = make_cache
         self.cache = make_cache(options, rules, observer)
-        self.encoder = Encoder(options, rules.encoder, rules.whole_items)
+        self.encoder = Encoder(policy)
         self.sizing = Sizing(policy, self.cache, self.encoder)
         self.worker = Worker(
             options.groups,

@@ -90,7 +90,7 @@ class LiveScheduler:
             Rows(widths(options.groups, options.max_model_len, self.num_drafts), options.max_num_seqs),
         )
         cache = KVCache(options, rules, Observer())
-        self.sizing = Sizing(policy, cache, Encoder(options, rules.encoder, rules.whole_items))
+        self.sizing = Sizing(policy, cache, Encoder(policy))
         """The preset's own: what it calls the end of a chunk."""
         self.preempted_in_vain = 0
         """Preemptions since some request last got further than it had ever been."""

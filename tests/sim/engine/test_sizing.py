@@ -21,7 +21,7 @@ GROUPS = (Group("attention", "full-attention", 16), Group("gdn", "recurrent", 16
 def name(options: Options, prompt: int, start: int, offered: int, end: int) -> str:
     policy = Policy.of(options)
     cache = KVCache(options, policy.rules, Observer())
-    sizing = Sizing(policy, cache, Encoder(options, policy.rules.encoder, policy.rules.whole_items))
+    sizing = Sizing(policy, cache, Encoder(policy))
     request = Request(Arrival("a", 0, 0, ((1, prompt),)), options, 0)
     return sizing.name(request, start, offered, end)
 
