@@ -72,7 +72,7 @@ class LowerTier(Protocol):
         """
 
     def save_cancelled(self, request: CacheRequest, unconfirmed_tokens: int = 0) -> None:
-        """Store the state of a request that is taken away, where the connector does.
+        """Store the state of a request that is taken away, under its tokens less one, where the connector does.
 
         ``unconfirmed_tokens``: those of ``request.computed`` that steps in flight have yet to compute.
         """

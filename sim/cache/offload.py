@@ -17,7 +17,8 @@ from stateat.sim.events import Observer
 
 
 class Offloading:
-    """The tier below a pool, and the connector that fills it and asks it."""
+    """The tier below a pool, and the connector that fills it and asks it: a
+    :class:`stateat.sim.cache.interface.LowerTier`, see there for what its methods promise."""
 
     def __init__(self, layout: Layout, lookup: Callable[[CacheRequest, Lookup], Hit], observer: Observer) -> None:
         """``lookup`` asks the pool by a rule of the connector's; ``observer`` is told of the states that are stored."""
@@ -34,14 +35,9 @@ class Offloading:
         """A connector is configured: there is a tier, or a request with external tokens has come."""
 
     def expect(self, external_tokens: int) -> None:
-        """A request has come of which a connector can bring so many tokens."""
         self._connected |= external_tokens > 0
 
     def beyond(self, request: CacheRequest, hit: Hit, below_tokens: int | None = None) -> Beyond:
-        """Return what a hit becomes with what a connector, or else the tier, has behind it.
-
-        ``below_tokens``: only the tier is asked, for less than this; its load to there has failed.
-        """
         if self.rule.refuses and self._recurrent:
             return Beyond(hit, 0, False)
         if below_tokens is not None:
@@ -114,18 +110,13 @@ class Offloading:
         return own if own.tokens > joint.tokens else joint
 
     def key_of(self, request: CacheRequest, group: int, tokens: int) -> str:
-        """Return the tier's name for the block from which a request goes on at ``tokens``."""
         size, unit, hashes = self.layout.managers[group].block_size, self.layout.hash_unit, self.layout.hashes(request)
         if any(self.rule.tails) and tokens % size and tokens % unit == 0:
             return hashes[tokens // unit - 1].hex()
         return hashes[-(-tokens // size) * size // unit - 1].hex()
 
     def store(self, prefills: Sequence[tuple[CacheRequest, int]], published: Sequence[FullBlock]) -> None:
-        """Store the blocks that a step published and still does.
-
-        ``prefills``: requests that computed tokens of their prompt, and up to where, for a connector that goes by its
-        own copies of their tables.
-        """
+        """``prefills`` are for a connector that goes by its own copies of their tables."""
         if self.tier is None:
             return
         held = [f for f in published if self.layout.pool.holds(f.group, f.hash, f.block)]
@@ -149,10 +140,6 @@ class Offloading:
         return [full for full in named if full.block != NULL] if reconciled else named
 
     def save_cancelled(self, request: CacheRequest, unconfirmed_tokens: int = 0) -> None:
-        """Store the state of a request that is taken away, under its prompt less a token, where the connector does.
-
-        ``unconfirmed_tokens``: those of ``request.computed`` that steps in flight have yet to compute.
-        """
         tokens = request.computed - unconfirmed_tokens - 1
         if self.tier is None or not self.rule.saves_cancelled or tokens <= 0:
             return
