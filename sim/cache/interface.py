@@ -54,7 +54,7 @@ class LowerTier(Protocol):
     """A tier below the pool (CPU memory), or a connector to other caches."""
 
     def expect(self, external_tokens: int) -> None:
-        """A request has come of which a connector can bring so many tokens."""
+        """Hear that a request has come of which a connector can bring so many tokens."""
 
     def beyond(self, request: CacheRequest, hit: Hit, below_tokens: int | None = None) -> Beyond:
         """Return what a hit becomes with what a connector, or else the tier, has behind it.
@@ -99,10 +99,10 @@ class Cache(Protocol):
         """Return what the step that was just scheduled does."""
 
     def run(self, step: int, pinned: Sequence[CopyOnWrite]) -> None:
-        """A step runs now: free what waited for it, and what its copies pinned."""
+        """Free the blocks that waited for this step to run, and those that its copies pinned."""
 
     def commit(self, published: Sequence[tuple[str, Entry]]) -> None:
-        """A step has committed: what it published, and its commit did, is true."""
+        """Let everybody find what a committed step published, and what was published at its commit."""
 
     def withdraw(self, published: Sequence[Entry]) -> None:
         """Take back what steps publish that will not run."""

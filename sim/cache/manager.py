@@ -208,7 +208,7 @@ class KVCache:
                     self._given[manager.group] += new
 
     def _extend(self, request: CacheRequest, tables: Sequence[Table], slots: int, end: int) -> None:
-        """Allocate for a chunk that ends at ``end``, and tell whom the blocks are given to."""
+        """Allocate for a chunk that ends at ``end``; the observer is told of the slots of recurrent groups."""
         for manager in self.managers:
             table, group = tables[manager.group], manager.group
             if not manager.recurrent:
