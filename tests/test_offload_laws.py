@@ -14,7 +14,7 @@ from worlds import Padded, World, worlds
 
 from stateat.oracle.audit import Auditor
 from stateat.sim.adapters.log import Recorder
-from stateat.sim.cache.tier import WINDOWS
+from stateat.sim.cache.tier import TIER_RETURN
 from stateat.sim.engine.scheduler import Scheduler
 from stateat.sim.events import Fanout, Observer
 from stateat.sim.options import Offload, Speculative
@@ -117,7 +117,7 @@ class Ledger(Auditor):
 @given(case=tiered(), data=st.data())
 def test_what_is_loaded_is_what_was_stored_right_or_wrong(case: Tiered, data: st.DataObject) -> None:
     preset = data.draw(st.sampled_from(presets_of(case)))
-    case = case.under(preset, offload=data.draw(st.sampled_from(list(WINDOWS))))
+    case = case.under(preset, offload=data.draw(st.sampled_from(list(TIER_RETURN))))
     ledger = Ledger()
     outcome = run(case, [ledger])
     event(f"loads: {ledger.loaded > 0}")

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from stateat.sim.cache.lookup import Geometry
 from stateat.sim.cache.pool import NULL, BlockPool, Entry
-from stateat.sim.cache.skipped_states import KeepsServed, Retire
+from stateat.sim.cache.skipped_states import KeepsServed, SkippedStates
 from stateat.sim.events import Withdrawal
-from stateat.sim.rules.tail_copy import PartialHit
+from stateat.sim.rules.tail_copy import TailCopy
 
 OnClaim = Callable[[int, int, str, int, int, bytes], None]
 """(group, block, request, column, offset, hash)"""
@@ -230,7 +230,7 @@ class AllModeCache(AttentionCache):
         geo: Geometry,
         claim: OnClaim | None,
         spare: int,
-        retire: Retire,
+        retire: SkippedStates,
     ) -> None:
         super().__init__(group, block_size, pool, geo, claim)
         self.spare = spare
@@ -269,13 +269,13 @@ class RecurrentCache(GroupCache):
         geo: Geometry,
         claim: OnClaim | None,
         num_speculative_blocks: int,
-        retire: Retire,
+        retire: SkippedStates,
         eager: bool = False,
         claims_scratch: bool = False,
-        partial_hit: PartialHit | None = None,
+        partial_hit: TailCopy | None = None,
     ) -> None:
         super().__init__(group, block_size, pool, geo, claim)
-        self.partial_hit = PartialHit() if partial_hit is None else partial_hit
+        self.partial_hit = TailCopy() if partial_hit is None else partial_hit
         self.follower_copies = self.partial_hit.follower_copies
         self.spare = num_speculative_blocks
         self.retire_rule = retire

@@ -59,7 +59,7 @@ class KVCache:
             where = (i, group.block_size, self.pool, self.geometry)
             if group.aligned:
                 scratch = rules.checkpoint.claims_scratch
-                retire, eager, tails = rules.retire, rules.started.on, rules.partial_hit
+                retire, eager, tails = rules.retire, rules.started.when_scheduled, rules.partial_hit
                 self.managers.append(RecurrentCache(*where, claim, spare, retire, eager, scratch, tails))
             elif group.recurrent:
                 self.managers.append(AllModeCache(*where, claim, spare, rules.retire))
@@ -114,7 +114,7 @@ class KVCache:
 
     def hashes(self, request: Request) -> list[bytes]:
         """Of each hash unit of a request; those past :meth:`hashed` are not to be used yet."""
-        return request.hashes(self.unit, self.ahead, self.rules.item_hash.on)
+        return request.hashes(self.unit, self.ahead, self.rules.item_hash.names_every_item)
 
     def hashed(self, request: Request) -> int:
         """Tokens whose hashes are known."""
@@ -193,7 +193,7 @@ class KVCache:
             blocks = hit.blocks[manager.group] if hit is not None else []
             tokens, checkpoint = slots, None
             if isinstance(manager, RecurrentCache):
-                tokens = slots if self.rules.state_slots.on else end
+                tokens = slots if self.rules.state_slots.with_look_ahead else end
                 if self.options.num_prefill_checkpoint_blocks:
                     checkpoint = self._checkpoint(request, manager, table, start, end, tokens)
                     if commit:
@@ -252,7 +252,9 @@ class KVCache:
             table = request.tables[manager.group]
             if manager in self.states:
                 before = len(table.blocks)
-                tokens = end if isinstance(manager, RecurrentCache) and not self.rules.state_slots.on else slots
+                tokens = (
+                    end if isinstance(manager, RecurrentCache) and not self.rules.state_slots.with_look_ahead else slots
+                )
                 request.appended(manager.group, before, manager.extend(request.id, table, tokens))
             else:
                 self.given[manager.group] += manager.extend(request.id, table, slots)

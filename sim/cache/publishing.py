@@ -33,13 +33,13 @@ class Publishing:
         """Whether what is kept for a repeat of the prompt lies a block lower."""
         self.exact_junctions = (
             options.shared_prefix_checkpoint
-            and self.rules.junction.on
+            and self.rules.junction.exact
             and self.rules.drafter_guard.marks(options)
             and geometry.fine
             and not self.rewritten
         )
         """Whether a chunk may end, and be published, where a prefix is known to be shared."""
-        self.exact_snapshots = self.rules.snapshots.on and geometry.fine and not self.rewritten
+        self.exact_snapshots = self.rules.snapshots.kept and geometry.fine and not self.rewritten
         """Whether what lives behind a position that a client asked for is published under it."""
 
     def publish(self, request: Request, end: int, start: int | None = None) -> None:

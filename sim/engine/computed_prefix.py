@@ -10,7 +10,7 @@ from stateat.sim.cache.manager import KVCache
 
 if TYPE_CHECKING:
     from stateat.sim.engine.request import Request
-    from stateat.sim.releases.rules import LoadFailure
+    from stateat.sim.rules.load_failure import LoadFailure
 
 
 @dataclass(frozen=True, slots=True)

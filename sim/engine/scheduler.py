@@ -83,7 +83,7 @@ class Scheduler:
         """The running requests that are not quiet, in order."""
         # A threshold below a decode row would cut it: such rows are never quiet.
         whole = not (0 < self.threshold < 1 + self.num_drafts or self.slots)
-        whole = whole and rules.worker.merges and not rules.state_slots.on
+        whole = whole and rules.worker.merges and not rules.state_slots.with_look_ahead
         self.pipeline = Pipeline(options.max_concurrent_batches)
         alone = self.pipeline.depth == 1
         self.quiet = Quiet(self.cache, self.worker, observer, self.num_drafts, fast_forward and whole and alone)
@@ -318,7 +318,7 @@ class Scheduler:
 
     def _threshold(self) -> int:
         """``long_prefill_token_threshold`` where it applies, else 0."""
-        if self.rules.threshold.on and len(self.running) + len(self.waiting) <= 1:
+        if self.rules.threshold.beside_others_only and len(self.running) + len(self.waiting) <= 1:
             return 0
         return self.threshold
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from stateat.sim.cache.drafter_drop import GUARDS
+from stateat.sim.cache.drafter_drop import DRAFTER_DROP
 from stateat.sim.options import Options
 from stateat.sim.releases.presets import table
-from stateat.sim.rules.partial_hits import FINE_HITS
+from stateat.sim.rules.partial_hits import PARTIAL_HITS_WHEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,8 @@ def _alike(options: Options, rules: Mapping[str, str]) -> bool:
 def _window_inside_blocks(options: Options, rules: Mapping[str, str]) -> bool:
     unasked = rules["fine_hits"] == "states-alone" and options.enable_prefix_caching
     windows = [group for group in options.groups if group.sliding_window]
-    return unasked and FINE_HITS["states-alone"].on(options) and any(g.block_size != options.hash_unit for g in windows)
+    unable = any(group.block_size != options.hash_unit for group in windows)
+    return unasked and unable and PARTIAL_HITS_WHEN["states-alone"].on(options)
 
 
 def _uncut(options: Options, rules: Mapping[str, str]) -> bool:
@@ -62,7 +63,7 @@ def _tail_behind_a_draft(options: Options, rules: Mapping[str, str]) -> bool:
     s = options.speculative
     late = options.enable_prefix_caching and s.multi_module and s.prefill_lookahead > 1
     tails = any(g.aligned and g.block_size > options.hash_unit for g in options.groups)
-    return late and tails and rules["partial_hit"] == "copied" and GUARDS[rules["drafter_guard"]].drop(options)
+    return late and tails and rules["partial_hit"] == "copied" and DRAFTER_DROP[rules["drafter_guard"]].drop(options)
 
 
 def _decode_spans_a_unit(options: Options, rules: Mapping[str, str]) -> bool:
@@ -78,7 +79,7 @@ def _padding_cut(options: Options, rules: Mapping[str, str]) -> bool:
 
 def _window_past_hashes(options: Options, rules: Mapping[str, str]) -> bool:
     windows = any(group.sliding_window and group.prefix_cacheable for group in options.groups)
-    return windows and GUARDS[rules["drafter_guard"]].ahead(options) > 1
+    return windows and DRAFTER_DROP[rules["drafter_guard"]].ahead(options) > 1
 
 
 def _no_budget(options: Options, rules: Mapping[str, str]) -> bool:

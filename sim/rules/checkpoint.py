@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from stateat.sim.options import Options
+from stateat.sim.rules.record import Lack, Rule, Standing, Value, When
 
 
 class Query(NamedTuple):
@@ -87,9 +90,38 @@ class Checkpoint:
         return self.exports(query) > 0
 
 
-CHECKPOINTS: dict[str, object] = {
-    "none": Checkpoint(never),
-    "any-aligned-start": Checkpoint(any_aligned_start, last_boundary, by_start=True, keeps_tail=True),
-    "at-prefill-end": Checkpoint(at_prefill_end, rekeys=True, claims_scratch=True),
-    "column-key": Checkpoint(at_prefill_end, claims_scratch=True),
-}
+def _exports_none(options: Options) -> Iterator[Lack]:
+    if options.num_prefill_checkpoint_blocks:
+        yield Lack(("num_prefill_checkpoint_blocks",), options.num_prefill_checkpoint_blocks, "0")
+
+
+CHECKPOINT: Rule[Checkpoint] = Rule(
+    "Which state does a prefill chunk export on its way, where a block is reserved for it "
+    "(`num_prefill_checkpoint_blocks`)?",
+    {
+        "none": Value(Checkpoint(never), "None.", "before vLLM 0.29", lacks=_exports_none),
+        "any-aligned-start": Value(
+            Checkpoint(any_aligned_start, last_boundary, by_start=True, keeps_tail=True),
+            "Of a chunk from a boundary to inside a block, the state at the boundary before its end. The split lets "
+            "each chunk that starts on a boundary run on (not with a look-ahead drafter), as far as the partial tail.",
+            "vLLM 0.29",
+        ),
+        "at-prefill-end": Value(
+            Checkpoint(at_prefill_end, rekeys=True, claims_scratch=True),
+            "Of the chunk that reaches the prefill's end, or of any chunk unless `retention` keeps only what resends "
+            "need, the state at its reusable end, if that is a hash unit or more and a multiple of "
+            "`prefill_checkpoint_alignment` behind its start; published under that offset; it may take a speculative "
+            "block's column. The split lets the chunk that reaches the prefill's end run on. The kernel exports "
+            "whatever block lies in that column, reserved or not. It may start inside a block that it then runs past, "
+            "and that column is published too (`scenarios/field/checkpoint-chunk-past-a-restored-block.yaml`).",
+            "vLLM 0.32",
+        ),
+        "column-key": Value(
+            Checkpoint(at_prefill_end, claims_scratch=True),
+            "As `at-prefill-end`, but published as the end of its column.",
+            "the control (the class of vLLM PR 56794)",
+            Standing.FAULT,
+        ),
+    },
+    When("with `num_prefill_checkpoint_blocks`", lambda options, requests: options.num_prefill_checkpoint_blocks > 0),
+)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from stateat.sim.events import Group
 from stateat.sim.options import Options
+from stateat.sim.rules.record import Rule, Value
 
 
 def nobody(group: Group) -> bool:
@@ -25,7 +26,7 @@ def cacheable(group: Group) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class FineHits:
+class PartialHitsWhen:
     """When a release has them, ``partial_hits`` allowing."""
 
     asked: Callable[[Group], bool]
@@ -52,8 +53,27 @@ class FineHits:
         return finer or self.on(options)
 
 
-FINE_HITS: dict[str, FineHits] = {
-    "states-alone": FineHits(nobody, parallel=False, tails_alone=True),
-    "every-group": FineHits(everyone, parallel=False),
-    "cacheable-groups": FineHits(cacheable),
-}
+PARTIAL_HITS_WHEN: Rule[PartialHitsWhen] = Rule(
+    "Which configurations have hits finer than a block?",
+    {
+        "states-alone": Value(
+            PartialHitsWhen(nobody, parallel=False, tails_alone=True),
+            "Those with a state block in `align` mode wider than the hash unit, on one rank of context parallelism; a "
+            "release stops with an assertion where a window has a wider block. Chunks stop at a prompt's tail in other "
+            "configurations too, if attention's block is the wider one.",
+            "vLLM to 0.27",
+        ),
+        "every-group": Value(
+            PartialHitsWhen(everyone, parallel=False),
+            "Those with a state block in `align` mode wider than the hash unit, on one rank of context parallelism, "
+            "unless a window or a scratch group has another block than the unit.",
+            "vLLM 0.28",
+        ),
+        "cacheable-groups": Value(
+            PartialHitsWhen(cacheable),
+            "Those with a state block in `align` mode wider than the hash unit, or on several ranks of context "
+            "parallelism as wide as it, unless a window has another block than the unit; scratch groups do not count.",
+            "vLLM 0.29",
+        ),
+    },
+)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+
+from stateat.sim.options import Options
+from stateat.sim.rules.record import Lack, Rule, Standing, Value
 
 Replays = Callable[[int, int, bool], tuple[int, ...]]
 """(prompt, block, drop) -> where somebody who sends this prompt again, or a longer one, starts."""
@@ -37,8 +40,8 @@ def with_and_without_drop(prompt: int, block: int, drop: bool) -> tuple[int, ...
 class Retention:
     """How a release decides which states stay published."""
 
-    on: bool
-    """Whether it knows an interval at all."""
+    knows_interval: bool
+    """True if ``prefix_cache_retention_interval`` has a meaning."""
     always: bool = False
     """Whether only the boundaries that somebody needs are kept, whatever the interval is."""
     replays: Replays | None = None
@@ -46,18 +49,65 @@ class Retention:
 
     def interval(self, asked: int | None) -> int | None:
         """The interval in force (tokens); None: all stay published."""
-        return 0 if self.always else asked if self.on else None
+        return 0 if self.always else asked if self.knows_interval else None
 
 
-RETENTIONS: dict[str, object] = {
-    "dense": Retention(False),
-    "interval": Retention(True),
-    "boundaries-only": Retention(True, always=True),
-    "interval-unshifted": Retention(True, replays=unshifted),
-    "interval-longer-only": Retention(True, replays=longer_only),
-    "interval-resend-and-longer": Retention(True, replays=resend_and_longer),
-    "interval-with-and-without-drop": Retention(True, replays=with_and_without_drop),
-}
+def _knows_no_interval(options: Options) -> Iterator[Lack]:
+    if options.prefix_cache_retention_interval is not None:
+        yield Lack(("prefix_cache_retention_interval",), options.prefix_cache_retention_interval, "none")
+
+
+RETENTION: Rule[Retention] = Rule(
+    "Which states, and rows of a sliding window, stay published?",
+    {
+        "dense": Value(
+            Retention(knows_interval=False),
+            "All of them (0.26 to 0.28 know an interval as an environment variable alone, which is no option here).",
+            "before vLLM 0.29",
+            lacks=_knows_no_interval,
+        ),
+        "interval": Value(
+            Retention(knows_interval=True),
+            "With `prefix_cache_retention_interval` those at multiples of it, and what a resend of the prompt, a "
+            "longer prompt, or whoever shares the prefix would hit, in `align` mode, `all` mode and a sliding window; "
+            "full attention keeps all. Without it all of them.",
+            "vLLM 0.29",
+        ),
+        "boundaries-only": Value(
+            Retention(knows_interval=True, always=True),
+            "As `interval` with an interval of 0, whatever the option says.",
+            "vLLM's interval 0",
+            Standing.PROPOSAL,
+        ),
+        "interval-unshifted": Value(
+            Retention(knows_interval=True, replays=unshifted),
+            "As `interval`; of resends and longer prompts the last boundary that leaves a token, whatever a drafter "
+            "gives up (so does `boundaries: floor`).",
+            "issue 53504",
+            Standing.FAULT,
+        ),
+        "interval-longer-only": Value(
+            Retention(knows_interval=True, replays=longer_only),
+            "As `interval`; of resends and longer prompts where a longer prompt starts once a drafter has given its "
+            "block up.",
+            "before PR 54713",
+            Standing.FAULT,
+        ),
+        "interval-resend-and-longer": Value(
+            Retention(knows_interval=True, replays=resend_and_longer),
+            "As `interval-longer-only`, and where the same prompt starts too, a block earlier if it is a multiple (so "
+            "does `boundaries: leaves-tokens`).",
+            "PR 54713",
+            Standing.PROPOSAL,
+        ),
+        "interval-with-and-without-drop": Value(
+            Retention(knows_interval=True, replays=with_and_without_drop),
+            "As `interval`; of resends where the same prompt starts with the drafter and where without.",
+            "PRs 53479 and 52897, drafts",
+            Standing.PROPOSAL,
+        ),
+    },
+)
 
 
 def on_grid(end: int, block: int, interval: int | None) -> bool:

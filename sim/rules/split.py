@@ -60,7 +60,7 @@ class Cut(NamedTuple):
     stop: str
 
 
-Split = Callable[[Chunk], "Cut | int"]
+Split = Callable[[Chunk], Cut | int]
 
 
 def last_cache_position(chunk: Chunk) -> int:
@@ -166,13 +166,3 @@ class AlignedSplit:
             ((junction if chunk.exact_junction else floored) if start < junction < end else 0, "junction"),
             *((position, name) for find, name in self.extra for position in find(chunk)),
         )
-
-
-SPLITS: dict[str, object] = {
-    "last-cache-position": AlignedSplit(align_below_cacheable, realign_if_cacheable),
-    "prefill-end": AlignedSplit(align_below_prefill_end, realign_always),
-    "realign-below-last-cache-position": AlignedSplit(align_below_prefill_end, realign_below_cacheable),
-    "every-boundary": AlignedSplit(align_below_prefill_end, realign_always, every_boundary=True),
-    "retained-boundaries": AlignedSplit(align_below_prefill_end, realign_always, at_retained=True),
-    "unguarded": AlignedSplit(never_align, realign_never),
-}

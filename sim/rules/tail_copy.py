@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from stateat.sim.rules.record import Rule, Standing, Value
+
 
 @dataclass(frozen=True, slots=True)
-class PartialHit:
+class TailCopy:
     """How a release keeps a published tail as it is. Recurrent groups; attention only appends."""
 
     owner_copies: bool = True
@@ -28,11 +30,45 @@ class PartialHit:
     """Whether a tail is published a step after it was computed, without a copy."""
 
 
-PARTIAL_HITS: dict[str, object] = {
-    "copied": PartialHit(),
-    "owner-in-place": PartialHit(owner_copies=False),
-    "follower-in-place": PartialHit(follower_copies=False),
-    "claim-stays": PartialHit(moves_claims=False),
-    "not-rearmed": PartialHit(rearms=False, ordered=False),
-    "published-late": PartialHit(owner_copies=False, late=True),
-}
+TAIL_COPY: Rule[TailCopy] = Rule(
+    "How is a block that is published inside (a partial tail) kept as it is when its owner writes on, or another "
+    "request starts there?",
+    {
+        "copied": Value(
+            TailCopy(),
+            "The owner stays on it and its claims move to a copy, made before the step's forward pass; a hit on that "
+            "copy waits a step. A request that hits the tail gets a copy of its own.",
+            "vLLM to 0.33",
+        ),
+        "owner-in-place": Value(
+            TailCopy(owner_copies=False),
+            "Not at all for its owner, which writes on in it; a request that hits it gets a copy.",
+            "the control",
+            Standing.FAULT,
+        ),
+        "follower-in-place": Value(
+            TailCopy(follower_copies=False),
+            "Not at all for a request that hits it, which writes on in it; the owner's claims move to a copy.",
+            "the control",
+            Standing.FAULT,
+        ),
+        "claim-stays": Value(
+            TailCopy(moves_claims=False),
+            "The copy is made, but the claims stay with the block that the owner writes on.",
+            "the control",
+            Standing.FAULT,
+        ),
+        "not-rearmed": Value(
+            TailCopy(rearms=False, ordered=False),
+            "As `copied`, but a moved claim can be hit in the same step, and copies run last asked first.",
+            "the control",
+            Standing.FAULT,
+        ),
+        "published-late": Value(
+            TailCopy(owner_copies=False, late=True),
+            "The tail is published when its owner is scheduled again, without a copy.",
+            "the control",
+            Standing.FAULT,
+        ),
+    },
+)

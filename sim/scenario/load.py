@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from stateat.sim.arguments import path, whole
-from stateat.sim.cache.drafter_drop import GUARDS
+from stateat.sim.cache.drafter_drop import DRAFTER_DROP
 from stateat.sim.errors import InputError
 from stateat.sim.options import Options
 from stateat.sim.printable import few, short
@@ -236,7 +236,7 @@ def warnings(run: Run) -> list[str]:
             "workload.requests.external: any release counts a block too few for a state that a connector brings, and "
             "stops with an error where the pool has no other; here the request waits"
         )
-    guard = GUARDS[table(options.preset, options.rules)["drafter_guard"]]
+    guard = DRAFTER_DROP[table(options.preset, options.rules)["drafter_guard"]]
     if guard.ahead(options) and any(request.external for request in written):
         texts.append(
             "workload.requests.external: with a connector a server of vLLM 0.33 has no hashes that look ahead, and its "

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stateat.sim.releases.rules import RULES
-from stateat.sim.rules.tail_copy import PARTIAL_HITS
+from stateat.sim.rules.tail_copy import TAIL_COPY
 from stateat.sim.run.simulate import replay
 from stateat.sim.scenario.load import load
 
@@ -31,7 +31,7 @@ workload:
 
 
 @pytest.mark.parametrize("publish", RULES["publish"])
-@pytest.mark.parametrize("partial_hit", PARTIAL_HITS)
+@pytest.mark.parametrize("partial_hit", TAIL_COPY)
 def test_a_hit_on_what_is_published_is_never_called_unpublished(partial_hit: str, publish: str, tmp_path: Path) -> None:
     path = tmp_path / "followed.yaml"
     path.write_text(FOLLOWED.format(partial_hit=partial_hit, publish=publish))

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from stateat.sim.cache.drafter_drop import GUARDS
+from stateat.sim.cache.drafter_drop import DRAFTER_DROP
 from stateat.sim.conformance.compare import Decisions
 from stateat.sim.events import Group
 from stateat.sim.options import METHODS, Options, Speculative
@@ -125,7 +125,7 @@ def servers(draw: st.DrawFn, preset: str) -> Server:
             encoder_cache_size=draw(room),
             max_num_encoder_input_tokens=draw(room),
         )
-    if GUARDS[known["drafter_guard"]].ahead(options):
+    if DRAFTER_DROP[known["drafter_guard"]].ahead(options):
         # A server with a connector has no hashes that look ahead.
         arrivals = tuple(replace(a, external=0) for a in arrivals)
     budgets = tuple(draw(st.lists(st.integers(0, options.max_num_batched_tokens), max_size=4)))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateat.sim.cache.pool import BlockPool
-from stateat.sim.cache.tier import WINDOWS, GroupQuery, Key, Tier, loadable_tokens
+from stateat.sim.cache.tier import TIER_RETURN, GroupQuery, Key, Tier, loadable_tokens
 from stateat.sim.events import Group, Observer
 from stateat.sim.options import Offload, Options
 from stateat.sim.run.simulate import drive
@@ -87,18 +87,18 @@ def test_how_far_a_request_can_go_on(
     """In the order of the values: aligned-window, aligned-end-one-more, aligned-end, any-length, unaligned."""
     found = queries(attention, 1408, tokens, mode, drops)
     tier = full(found, [key(found[0], found[0].known - 1)] if lost else [])
-    assert tuple(loadable_tokens(tier, window, found, key, 0, tokens - 1) for window in WINDOWS.values()) == reached
+    assert tuple(loadable_tokens(tier, window, found, key, 0, tokens - 1) for window in TIER_RETURN.values()) == reached
 
 
 def test_less_than_a_block_more_than_the_pool_gave_is_nothing() -> None:
     found = queries(16, 64, 128, "all")
-    assert [loadable_tokens(full(found), WINDOWS["any-length"], found, key, start, 127) for start in (0, 64)] == [
+    assert [loadable_tokens(full(found), TIER_RETURN["any-length"], found, key, start, 127) for start in (0, 64)] == [
         127,
         64,
     ]
     # A prompt of one block: 63 tokens are less than a block.
     found = queries(16, 64, 64, "all")
-    assert loadable_tokens(full(found), WINDOWS["any-length"], found, key, 0, 63) == 0
+    assert loadable_tokens(full(found), TIER_RETURN["any-length"], found, key, 0, 63) == 0
 
 
 @given(
@@ -116,7 +116,7 @@ def test_an_aligned_window_ends_where_every_state_in_it_is_that_of_its_end(
     found += [GroupQuery(i, size, mode, False, tokens // size) for i, (size, mode) in enumerate(blocks, 1)]
     every = [key(query, column) for query in found for column in range(query.known)]
     tier = full(found, data.draw(st.lists(st.sampled_from(every), max_size=9)) if every else [])
-    end = loadable_tokens(tier, WINDOWS["aligned-window"], found, key, start, tokens - 1)
+    end = loadable_tokens(tier, TIER_RETURN["aligned-window"], found, key, start, tokens - 1)
     if end == start:
         return
     assert start < end < tokens

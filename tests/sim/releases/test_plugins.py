@@ -13,7 +13,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stateat.sim.cli.main import main
-from stateat.sim.releases.plugins import count, counts, guarded, number, shown
+from stateat.sim.releases.plugins import guarded, shown
+from stateat.sim.rules.answers import count, counts, number
 
 SCENARIO = """\
 schema: stateat/1

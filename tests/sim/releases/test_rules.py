@@ -15,7 +15,8 @@ from stateat.sim.errors import InputError, PolicyError
 from stateat.sim.events import Group
 from stateat.sim.options import Options
 from stateat.sim.releases import presets
-from stateat.sim.releases.rules import RULES, Rules, check, resolve, seed_state_block
+from stateat.sim.releases.rules import RULES, Rules, check, resolve
+from stateat.sim.rules.start_column import state_block_column
 from stateat.sim.run.simulate import drive
 from stateat.sim.workload import Arrival
 
@@ -101,14 +102,14 @@ def test_the_grid(rule: str, block: int, cache_config: int | None, grid: int) ->
 
 @given(st.integers(1, 10**6), st.integers(1, 5000))
 def test_the_seed_is_the_column_that_holds_the_state(computed: int, block: int) -> None:
-    column = seed_state_block(computed, block, 7 * block)
+    column = state_block_column(computed, block, 7 * block)
     assert column * block < computed <= (column + 1) * block
 
 
 def test_the_seed_of_the_published_case() -> None:
     """Mechanisms 4.5: state blocks, not scheduler blocks."""
-    assert seed_state_block(100_096, 128, 2176) == 781
-    assert seed_state_block(110_592, 768, 12_288) == 143
+    assert state_block_column(100_096, 128, 2176) == 781
+    assert state_block_column(110_592, 768, 12_288) == 143
 
 
 # Plug-ins.

@@ -9,16 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateat.sim.rules.split import SPLITS, Chunk, Cut, last_cache_position, partial_tail
+from stateat.sim.rules.split import Chunk, Cut, last_cache_position, partial_tail
+from stateat.sim.rules.splits import SPLIT
 
 OLD, NEW, BELOW, EVERY, NONE = (
     "last-cache-position", "prefill-end", "realign-below-last-cache-position", "every-boundary", "unguarded",
 )  # fmt: skip
-NAMES = tuple(SPLITS)
+NAMES = tuple(SPLIT)
 
 
 def cut(name: str, chunk: Chunk) -> Cut:
-    answer = SPLITS[name](chunk)  # type: ignore[operator]
+    answer = SPLIT[name](chunk)  # type: ignore[operator]
     assert isinstance(answer, Cut)
     return answer
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateat.sim.rules.state_writes import KERNELS, Kernel, Left, Span, end_only, flat_grid, own_grid
+from stateat.sim.rules.state_writes import STATE_WRITES, Left, Span, StateWrites, end_only, flat_grid, own_grid
 
 
 @st.composite
@@ -83,5 +83,5 @@ def test_on_the_flat_grid_a_second_row_is_short_by_what_the_first_leaves_over(
 
 
 def test_only_the_align_kernels_have_no_all_mode() -> None:
-    modes = {name: kernel.all_mode for name, kernel in KERNELS.items() if isinstance(kernel, Kernel)}
+    modes = {name: kernel.all_mode for name, kernel in STATE_WRITES.items() if isinstance(kernel, StateWrites)}
     assert [name for name, all_mode in modes.items() if not all_mode] == ["align"]
