@@ -11,20 +11,31 @@ from dataclasses import dataclass
 
 from stateat.sim.cache.drafter_drop import DRAFTER_DROP
 from stateat.sim.options import Options
-from stateat.sim.releases.presets import table
+from stateat.sim.releases.presets import PRESETS, table
 from stateat.sim.rules.partial_hits import PARTIAL_HITS_WHEN
 
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """One of them."""
+    """An option with which a preset decides otherwise than its release, or runs what that would not."""
 
     option: str
     """The key in ``engine``."""
     applies: Callable[[Options, Mapping[str, str]], bool]
     """(options, rule values in force)"""
     text: str
-    """What the release does otherwise."""
+    """What the release does."""
+    since: str = ""
+    """The first preset that it is true of; '': the first of all."""
+    until: str = ""
+    """The last one; '': the last of all."""
+
+    @property
+    def presets(self) -> list[str]:
+        """The presets that it is true of."""
+        known = list(PRESETS)
+        first = known.index(self.since) if self.since else 0
+        return known[first : known.index(self.until) + 1] if self.until else known[first:]
 
 
 def _one_mode(options: Options, rules: Mapping[str, str]) -> bool:
@@ -114,45 +125,53 @@ DEPARTURES = (
         "groups",
         _alike,
         "releases to vLLM 0.28 stop with an assertion where all groups are of one kind and block size",
+        until="vllm-0.28.0",
     ),
     Departure(
         "groups",
         _window_inside_blocks,
         "releases to vLLM 0.27 stop with an assertion where hits are finer than a sliding window's block",
+        until="vllm-0.27.0",
     ),
     Departure(
         "groups",
         _uncut,
         "with attention blocks of several sizes releases to vLLM 0.28 stop with an assertion where a hit ends inside "
         "one, and miscount free blocks where a connector brings more",
+        until="vllm-0.28.0",
     ),
     Departure(
         "speculative.multi_module",
         _rereads_past_a_block,
         "releases refuse a drafter of several modules with more drafts than the scheduler block has tokens",
+        since="vllm-0.29.0",
     ),
     Departure(
         "speculative.multi_module",
         _window_past_hashes,
         "vLLM 0.33 stops with an error where a sliding window is looked up past the last token whose hash is known",
+        since="vllm-0.33.0",
     ),
     Departure(
         "speculative.multi_module",
         _tail_behind_a_draft,
         "where a drafter gives up a block of each hit, releases from vLLM 0.29 on publish a prompt's tail behind its "
         "prefill, in a recurrent block wider than the hash unit, and stop with an assertion where drafts reach past it",
+        since="vllm-0.29.0",
     ),
     Departure(
         "num_prefill_checkpoint_blocks",
         _decode_spans_a_unit,
         "releases from vLLM 0.30 on take a decode and its drafts that reach over a hash unit for a chunk that exports "
         "a state, and stop with an assertion where it would be published past the last token whose hash is known",
+        since="vllm-0.32.0",
     ),
     Departure(
         "long_prefill_token_threshold",
         _padding_cut,
         "releases from vLLM 0.29 on stop with an assertion where it cuts the placeholders of a request that is padded, "
         "unless chunks are split at recurrent blocks",
+        since="vllm-0.29.0",
     ),
     Departure(
         "max_num_batched_tokens",
@@ -169,7 +188,26 @@ DEPARTURES = (
 )
 
 
+REFUSES_WIDE_BLOCKS = frozenset({"vllm-0.26.0"})
+"""Presets whose releases refuse to start with a block wider than a chunk may be; here they run."""
+
+
+def refused_blocks(options: Options) -> list[str]:
+    """Tell which limits of a chunk the preset's release would refuse beside its recurrent block."""
+    if options.preset not in REFUSES_WIDE_BLOCKS or options.state_block is None:
+        return []
+    release = options.preset.replace("vllm-", "vLLM ")
+    block = options.cache_config_block_size or options.state_block
+    budget, threshold = options.max_num_batched_tokens, options.long_prefill_token_threshold
+    texts = []
+    if block > budget:
+        texts.append(f"{release} refuses a block of {block} tokens above max_num_batched_tokens ({budget})")
+    if 0 < threshold < block:
+        texts.append(f"{release} refuses a long_prefill_token_threshold ({threshold}) below a block ({block})")
+    return texts
+
+
 def departures(options: Options) -> list[str]:
-    """What is known to be otherwise in the release of these options' preset: ``engine.KEY: what the release does``."""
+    """Tell what is known to be otherwise in the release of these options' preset: ``engine.KEY: what it does``."""
     rules = table(options.preset, options.rules)
     return [f"engine.{d.option}: {d.text}" for d in DEPARTURES if d.applies(options, rules)]

@@ -177,8 +177,3 @@ def test_the_laws_are_broken_by_the_others() -> None:
     assert chunk.start + cut("size-floor", chunk).tokens == 58
     replayed = replace(chunk, num_tokens=129)
     assert chunk.start + cut("new-requests-only", replayed).tokens == 60
-
-
-def test_names_are_unique() -> None:
-    assert not SPLIT.keys() & SPLIT.keys()
-    assert RULES["split"].keys() == SPLIT.keys() | SPLIT.keys()

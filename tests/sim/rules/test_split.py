@@ -253,7 +253,3 @@ def test_prefill_end_always_makes_progress_with_a_whole_budget(chunk: Chunk) -> 
     """Offered all that a chunk may ever take, it takes something."""
     offered = min(chunk.cap, chunk.num_tokens - chunk.start)
     assert cut(NEW, replace(chunk, offered=offered)).tokens > 0
-
-
-def test_the_splits_are_those_that_exist() -> None:
-    assert set(NAMES) == {OLD, NEW, BELOW, EVERY, NONE, "retained-boundaries"}
