@@ -1,4 +1,4 @@
-"""Where a preset is known not to decide as its release, or to run what its release would not, by option.
+"""Departures: options with which a preset is known not to decide as its release, or to run what that would not.
 
 A departure is a warning that names the option, until the preset can. What is asked is the table of rule values in
 force, so that a rule that is put in instead counts.
@@ -24,7 +24,7 @@ class Departure:
     applies: Callable[[Options, Mapping[str, str]], bool]
     """(options, rule values in force)"""
     text: str
-    """What the release does."""
+    """A sentence on what the release does."""
     since: str = ""
     """The first preset that it is true of; '': the first of all."""
     until: str = ""

@@ -1,4 +1,4 @@
-"""What a release has: options to which its rules give no meaning are refused by name."""
+"""Support of a release: options to which its rules give no meaning are refused by name."""
 
 from __future__ import annotations
 

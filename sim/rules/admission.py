@@ -1,4 +1,4 @@
-"""What becomes of a waiting request that cannot be admitted, and of those behind it."""
+"""Admission of waiting requests: one that can never fit, and those behind one that cannot be scheduled now."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from stateat.sim.rules.record import Rule, Standing, Value
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What of a request that can never fit."""
+    """Treatment of a request that can never fit."""
 
     rejects: bool
-    """Whether it is refused for good, with a reason, or waits for ever."""
+    """True: it is refused for good, with a reason; False: it waits for ever."""
     piecemeal: bool = False
-    """Whether a refusal for want of blocks comes when some were taken, which then are nobody's (SGLang 36770)."""
+    """True: a refusal for want of blocks comes when some were taken, which then are nobody's (SGLang issue 36770)."""
 
 
 ADMISSION: Rule[Admission] = Rule(
@@ -42,17 +42,20 @@ ADMISSION: Rule[Admission] = Rule(
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """Whether a waiting request that gets nothing in a step lets those behind it be asked."""
+    """Cases in which a waiting request that gets nothing in a step lets those behind it be tried."""
 
     capped: bool = False
-    """If the encoder's cap, or what a look-ahead drafter holds back, left it no token (vLLM 0.33)."""
+    """True: where the encoder's cap, or what a look-ahead drafter holds back, left it no token (vLLM 0.33)."""
     deferred: bool = False
-    """If the split left it no token: the rest of a budget that is less than a block (vLLM issue 45414)."""
+    """True: where the split left it no token: the rest of a budget that is less than a block (vLLM issue 45414)."""
     refused: bool = False
-    """If it was refused: blocks, watermark, a hit of the same step."""
+    """True: where it was refused: blocks, watermark, a hit of the same step."""
 
     def steps_aside(self, deferred_by: str) -> bool:
-        """``deferred_by``: the stop that left it no token; '': it was refused."""
+        """Return True if those behind it are tried.
+
+        ``deferred_by``: the stop that left it no token; '': it was refused.
+        """
         if not deferred_by:
             return self.refused
         return self.deferred or (self.capped and deferred_by in ("encoder", "look-ahead"))

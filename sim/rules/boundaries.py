@@ -1,4 +1,4 @@
-"""Where a state can be reused: one object for the split, the partial tail, the checkpoint and retention."""
+"""Boundaries at which a state can be reused: one object for the split, the partial tail, checkpoints and retention."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def floor(tokens: int, unit: int, drop: bool, lookahead: int) -> int:
 
 
 def leaves_tokens(tokens: int, unit: int, drop: bool, lookahead: int) -> int:
-    """At least one token is left to compute (0.32), or as many as a hash looks ahead (0.33); a drop leaves some."""
+    """The last multiple that leaves a token to compute (0.32), or as many as a hash looks ahead (0.33); a drop does."""
     last = (tokens if drop else tokens - max(1, lookahead)) // unit * unit
     return max(last - unit, 0) if drop else max(last, 0)
 
@@ -37,19 +37,19 @@ class Boundaries:
 
     reusable: Reusable
     tail_drops: bool
-    """Whether the partial tail follows the drop and leaves a token too (0.32+), or is the last hash boundary."""
+    """True: the partial tail follows the drop and leaves a token too (0.32); False: it is the last hash boundary."""
     stops_at_tail: bool = True
-    """Whether the split stops at the partial tail at all."""
+    """True if the split stops at the partial tail at all."""
 
     def tail(self, prompt: int, unit: int, drop: bool, lookahead: int) -> int:
-        """The prompt's end for hits finer than a block."""
+        """Return the prompt's reusable end for hits finer than a block, in tokens; 0: none."""
         if not self.stops_at_tail:
             return 0
         return self.reusable(prompt, unit, drop, lookahead) if self.tail_drops else prompt // unit * unit
 
     def attention_tail(self, prompt: int, unit: int, drops: bool, hashed: int) -> int:
-        """Where attention advertises the prompt's tail; ``drops``: its group gives up a unit; ``hashed``: units
-        whose hash is known."""
+        """Return where attention publishes the prompt's tail, in tokens; 0: nowhere. ``drops``: its group gives up a
+        unit; ``hashed``: units whose hash is known."""
         if not self.stops_at_tail:
             return 0
         if not self.tail_drops:
@@ -57,18 +57,18 @@ class Boundaries:
         return min((prompt if drops else prompt - 1) // unit, hashed) * unit
 
     def replays(self, prompt: int, block: int, drop: bool) -> tuple[int, ...]:
-        """Ends that retention keeps for whoever sends the prompt again, or a longer one."""
+        """Return the ends that retention keeps for whoever sends the prompt again, or a longer one."""
         return resend_and_longer(prompt, block, drop) if self.tail_drops else unshifted(prompt, block, drop)
 
 
 @dataclass(frozen=True, slots=True)
 class Junction:
-    """Where a chunk stops for a prefix that is known to be shared."""
+    """Stop of a chunk for a prefix that is known to be shared."""
 
     exact: bool
     """True: exactly there, with ``shared_prefix_checkpoint``; False: rounded down to the grid."""
     published: bool = True
-    """Whether the state there is published; else the split was in vain."""
+    """True if the state there is published; else the split was in vain."""
 
 
 def _knows_no_exact_junction(options: Options) -> Iterator[Lack]:

@@ -1,4 +1,4 @@
-"""Internal checkpoints: a state that a prefill chunk exports on its way, into the column before the running one."""
+"""Checkpoints: a state that a prefill chunk exports on its way, into the column before the running one."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ Exports = Callable[[Query], int]
 
 
 def never(query: Query) -> int:
-    """No release before 0.29 exports any."""
+    """Export none (vLLM before 0.29)."""
     return 0
 
 
 def any_aligned_start(query: Query) -> int:
-    """A chunk from a boundary that ends inside a block exports the boundary before its end (vLLM 0.29)."""
+    """Export the boundary before the end of a chunk that starts on one and ends inside a block (vLLM 0.29)."""
     before = -(-query.end // query.block) - 1
     return before * query.block if query.start % query.block == 0 and query.end % query.block and before > 0 else 0
 
 
 def at_prefill_end(query: Query) -> int:
-    """The chunk that reaches the prefill's end exports its reusable end, where the kernel can (vLLM 0.32)."""
+    """Export the reusable end of the chunk that reaches the prefill's end, where the kernel can (vLLM 0.32)."""
     q = query
     column = -(-q.end // q.block) - 2
     valid = (
@@ -54,7 +54,7 @@ def at_prefill_end(query: Query) -> int:
 
 
 def last_boundary(query: Query) -> int:
-    """What the kernel of 0.29 exports: the last boundary inside the chunk, wherever that starts."""
+    """Export what the kernel of vLLM 0.29 does: the last boundary inside the chunk, wherever that starts."""
     q = query
     offset = q.end // q.block * q.block
     return offset if q.start < offset < q.end and (offset - q.start) % q.alignment == 0 else 0
@@ -62,29 +62,29 @@ def last_boundary(query: Query) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """How a release exports checkpoints."""
+    """Exports of a release."""
 
     exports: Exports
-    """For which chunks a block is reserved, and published."""
+    """Offset of the chunks for which a block is reserved, and published."""
     kernel: Exports | None = None
-    """What a kernel really exports, into whatever block the table has in that column, reserved or not, be it a
+    """Offset that a kernel really exports, into whatever block the table has in that column, reserved or not, be it a
     speculative one; None: the same, where the prefill ends or not."""
     by_start: bool = False
-    """Whether the split exempts every chunk that starts on a boundary, unless a drafter looks ahead (0.29), or the
-    chunk that exports one (0.32). An exempt chunk may end off the grid and past its block."""
+    """True: the split exempts every chunk that starts on a boundary, unless a drafter looks ahead (vLLM 0.29); False:
+    the chunk that exports one (0.32). An exempt chunk may end off the grid and past its block."""
     keeps_tail: bool = False
-    """Whether an exempt chunk still stops at the partial tail."""
+    """True if an exempt chunk still stops at the partial tail."""
     rekeys: bool = False
-    """Whether a checkpoint is published under its own offset rather than its column's end."""
+    """True if a checkpoint is published under its own offset rather than its column's end."""
     claims_scratch: bool = False
-    """Whether it may take the column of a speculative block."""
+    """True if it may take the column of a speculative block."""
 
     def exported(self, query: Query) -> int:
-        """The offset that a kernel exports of a chunk; 0: none. Its column is the one before the chunk's last."""
+        """Return the offset that a kernel exports of a chunk; 0: none. Its column is the one before the chunk's last."""
         return (self.kernel or self.exports)(query._replace(prefill_end=0))
 
     def exempts(self, query: Query, eagle: bool) -> bool:
-        """Whether the split lets this chunk run on."""
+        """Return True if the split lets this chunk run on."""
         if self.by_start:
             return query.start % query.block == 0 and not eagle
         return self.exports(query) > 0

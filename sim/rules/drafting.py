@@ -1,4 +1,4 @@
-"""What a drafter takes of an engine: tokens of the budget, requests at a time, and modules for its drafts."""
+"""Drafters: what they take of the budget, how many requests run beside them, and how many modules draft."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def per_sequence(options: Options) -> int:
 
 
 def per_scheduled(options: Options) -> int:
-    """Nothing beforehand: the slots are charged for each request that is scheduled (vLLM 0.28)."""
+    """No token beforehand: the slots are charged for each request that is scheduled (vLLM 0.28)."""
     return 0
 
 
@@ -43,7 +43,7 @@ DRAFT_SLOTS: Rule[DraftSlots] = Rule(
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """How many requests run at once."""
+    """Limit of the requests that run at once."""
 
     fits_draft_pass: bool = False
     """True if no more run than a drafter that fills in has rows for, in a pass with as many tokens as a batch."""

@@ -1,4 +1,4 @@
-"""Where a chunk stops before an encoded item (image, audio) that cannot be encoded now, or may not be cut."""
+"""Encoded items (images, audio): where a chunk stops before one that cannot be encoded now, or may not be cut."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ WITH_ITEMS = When("with a request that has encoded items", lambda options, reque
 
 @dataclass(frozen=True, slots=True)
 class Cap:
-    """How a release cuts a chunk off before an item that cannot be encoded now."""
+    """Cut of a chunk before an item that cannot be encoded now."""
 
     before_split: bool
-    """Whether the split then rounds down what the cap left, to nothing if need be (before vLLM PR 51603)."""
+    """True if the split then rounds down what the cap left, to nothing if need be (before vLLM PR 51603)."""
     shifts: bool
-    """Whether the chunk stays as far from the item as a look-ahead drafter reads, and an item is kept until the drafter
+    """True if the chunk stays as far from the item as a look-ahead drafter reads, and an item is kept until the drafter
     has passed it too."""
     reads_ahead: bool
-    """Whether an item that only the drafter reads is encoded."""
+    """True if an item that only the drafter reads is encoded."""
 
 
 ENCODER: Rule[Cap] = Rule(
@@ -49,12 +49,12 @@ ENCODER: Rule[Cap] = Rule(
 
 @dataclass(frozen=True, slots=True)
 class WholeItems:
-    """What ``disable_chunked_mm_input`` holds back: a chunk that would end inside an item stops before it."""
+    """Chunks that ``disable_chunked_mm_input`` holds back: one that would end inside an item stops before it."""
 
     if_here: bool
-    """Whether that holds for an item that is encoded already (0.32)."""
+    """True if that holds for an item that is encoded already too (vLLM 0.32)."""
     at_its_start: bool
-    """Whether it holds for a chunk that starts right at the item, which then gets nothing (0.33)."""
+    """True if it holds for a chunk that starts right at the item too, which then gets nothing (vLLM 0.33)."""
 
 
 WHOLE_ITEMS: Rule[WholeItems] = Rule(

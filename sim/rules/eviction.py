@@ -1,4 +1,4 @@
-"""Which free block is handed out next, and with it what the cache forgets."""
+"""Eviction: which free block is handed out next, and with it what the cache forgets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stateat.sim.rules.record import Rule, Standing, Value
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """Which free block is handed out next."""
+    """Choice of the free block that is handed out next."""
 
     deepest: bool = False
     """True: if that is a state, the free state of its group that stands for most tokens (SGLang issue 38000)."""

@@ -1,4 +1,4 @@
-"""What a request does whose states do not arrive from a tier or a connector."""
+"""Failed loads: what a request does whose states do not arrive from a tier or a connector."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stateat.sim.rules.record import Rule, Standing, Value, When
 
 @dataclass(frozen=True, slots=True)
 class LoadFailure:
-    """What a request does whose load failed."""
+    """Conduct of a request whose load failed."""
 
     ignored: bool = False
     """True if it goes on as if its states had arrived, and its blocks are published (SGLang issue 30986)."""

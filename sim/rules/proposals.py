@@ -27,8 +27,8 @@ def ignores_drop(chunk: Chunk) -> int:
 
 
 def replay_boundary(chunk: Chunk) -> tuple[int, ...]:
-    """Where whoever sends the prompt again can start at most: a token is left to compute, or as many as a hash looks
-    ahead; a drop is given up."""
+    """The position where whoever sends the prompt again can start at most: a token is left to compute, or as many as a
+    hash looks ahead; a drop is given up."""
     unit = chunk.hash_unit or chunk.block
     reach = (chunk.num_prompt - max(1, chunk.lookahead)) // unit * unit - (unit if chunk.drop else 0)
     return () if chunk.exempt else (max(reach, 0) // chunk.block * chunk.block,)

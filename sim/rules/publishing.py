@@ -1,4 +1,4 @@
-"""When a block or state is published, and what its hash covers."""
+"""Publishing: when a claim is visible, at which positions, and what its hash names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stateat.sim.rules.record import Rule, Standing, Value, When
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """When a claim is visible."""
+    """Visibility of a claim to lookups."""
 
     refuses_same_step: bool = True
     """True if a hit on a state of the same step is refused."""
@@ -63,7 +63,7 @@ PUBLISH: Rule[Publish] = Rule(
 
 @dataclass(frozen=True, slots=True)
 class Snapshots:
-    """What becomes of the positions where a client asks for a state."""
+    """Treatment of the positions where a client asks for a state."""
 
     kept: bool
     """True if the state that lives when a chunk has passed such a position is published under it."""
@@ -88,7 +88,7 @@ SNAPSHOTS: Rule[Snapshots] = Rule(
 
 @dataclass(frozen=True, slots=True)
 class ItemHash:
-    """Which encoded items the hash of a block names, beside its tokens."""
+    """Encoded items that the hash of a block names, beside its tokens."""
 
     names_every_item: bool
     """True: each in the block; False: of the block that a prompt's end and the first outputs fill, the last alone."""

@@ -19,7 +19,7 @@ Read = Callable[[Any], Any]
 
 
 class Standing(Enum):
-    """Where a value stands: releases behave so, somebody proposed it, or it is a fault that is injected on purpose."""
+    """Standing of a value: releases behave so, somebody proposed it, or it is a fault that is injected on purpose."""
 
     RELEASE = "release"
     PROPOSAL = "proposal"
@@ -53,7 +53,7 @@ class Value(Generic[T]):
     asked: T
     """The object that the engine asks."""
     does: str
-    """What the engine does under it: a plain sentence, in Markdown."""
+    """A plain sentence, in Markdown, that tells what the engine does under it."""
     source: str
     """The releases, pull requests or issues that it was read in; or ``the control``."""
     standing: Standing = Standing.RELEASE
@@ -61,7 +61,7 @@ class Value(Generic[T]):
 
 
 class Demand(Protocol):
-    """What of an arriving request decides which rules a run asks."""
+    """Facts of an arriving request that decide which rules a run asks."""
 
     @property
     def external(self) -> int:
@@ -73,7 +73,7 @@ class Demand(Protocol):
 
     @property
     def abort(self) -> int | None:
-        """When it is taken away again; None: never."""
+        """The time at which it is taken away again; None: never."""
 
     @property
     def encoder(self) -> tuple[tuple[int, int], ...]:
@@ -85,7 +85,7 @@ class Demand(Protocol):
 
 
 class When(NamedTuple):
-    """Which runs ask a rule: under each of its values the other runs decide, copy and claim the same."""
+    """Runs that ask a rule; under each of its values the other runs decide, copy and claim the same."""
 
     tells: str
     """``with …``: what such a run has."""
@@ -101,31 +101,31 @@ class Argument(NamedTuple):
     name: str
     type: str
     is_: str
-    """What it is, with its unit."""
+    """Its meaning, with its unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """How a user's plug-in is called in place of a named value."""
+    """Call of a user's plug-in in place of a named value."""
 
     arguments: tuple[Argument, ...]
     answer: str
-    """What it may answer: ``a number of tokens``."""
+    """The answers that are allowed, for messages: ``a number of tokens``."""
     read: Read
     means: str
-    """What the engine makes of the answer."""
+    """The meaning of the answer to the engine."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rule(Mapping[str, T], Generic[T]):
-    """A rule."""
+    """A question in which releases differ, with its answers by name."""
 
     question: str
     records: Mapping[str, Value[T]]
     """By name, in the order in which lists name them."""
     asked: When = ALWAYS
     signature: Signature | None = None
-    """How plug-ins are called; None: values are chosen by name only."""
+    """The call of a plug-in; None: values are chosen by name only."""
     note: str = field(default="", kw_only=True)
     """A remark on the question, printed behind it."""
 

@@ -1,4 +1,4 @@
-"""Which states stay published: all, or those that an interval and whoever comes next need."""
+"""Retention: which states stay published; all, or those that an interval and whoever comes next need."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def unshifted(prompt: int, block: int, drop: bool) -> tuple[int, ...]:
 
 
 def longer_only(prompt: int, block: int, drop: bool) -> tuple[int, ...]:
-    """Where a longer prompt starts once a drafter has given its block up (before vLLM PR 54713)."""
+    """The position where a longer prompt starts once a drafter has given its block up (before vLLM PR 54713)."""
     return (max(prompt // block * block - block, 0),) if drop else (prompt - 1,)
 
 
 def resend_and_longer(prompt: int, block: int, drop: bool) -> tuple[int, ...]:
-    """Where the same prompt starts too: another block where it is a multiple (vLLM PR 54713)."""
+    """The positions where a longer and the same prompt start: another block where it is a multiple (vLLM PR 54713)."""
     if not drop:
         return (prompt - 1,)
     resend, longer = (prompt - 1) // block * block, prompt // block * block
@@ -31,24 +31,24 @@ def resend_and_longer(prompt: int, block: int, drop: bool) -> tuple[int, ...]:
 
 
 def with_and_without_drop(prompt: int, block: int, drop: bool) -> tuple[int, ...]:
-    """Where the same prompt starts with the drafter, and without it (vLLM PRs 53479 and 52897, drafts)."""
+    """The positions where the same prompt starts with the drafter, and without it (PRs 53479 and 52897)."""
     resend = (prompt - 1) // block * block
     return tuple(sorted({max(resend - block, 0), resend})) if drop else (resend,)
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How a release decides which states stay published."""
+    """Choice of the states that stay published."""
 
     knows_interval: bool
     """True if ``prefix_cache_retention_interval`` has a meaning."""
     always: bool = False
-    """Whether only the boundaries that somebody needs are kept, whatever the interval is."""
+    """True if only the boundaries that somebody needs are kept, whatever the interval is."""
     replays: Replays | None = None
-    """Which those are; None: as the rule ``boundaries`` says."""
+    """Boundaries that somebody needs; None: as the rule ``boundaries`` says."""
 
     def interval(self, asked: int | None) -> int | None:
-        """The interval in force (tokens); None: all stay published."""
+        """Return the interval in force (tokens); None: all stay published."""
         return 0 if self.always else asked if self.knows_interval else None
 
 
@@ -111,7 +111,7 @@ RETENTION: Rule[Retention] = Rule(
 
 
 def on_grid(end: int, block: int, interval: int | None) -> bool:
-    """Whether an interval keeps the state at a block's end, whoever may need it."""
+    """Return True if an interval keeps the state at a block's end, whoever may need it."""
     if interval is None:
         return True
     blocks = interval // block
@@ -119,5 +119,5 @@ def on_grid(end: int, block: int, interval: int | None) -> bool:
 
 
 def floored(ends: Iterable[int], unit: int, block: int) -> frozenset[int]:
-    """The block ends at or before these."""
+    """Return the block ends at or before some positions, in tokens."""
     return frozenset(end // unit * unit // block * block for end in ends)

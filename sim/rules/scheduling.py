@@ -1,4 +1,4 @@
-"""What of a waiting or running request a release counts: when it has started, how it is padded, its threshold."""
+"""Scheduling of a request: when it counts as started, when its chunks are limited, how it is padded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stateat.sim.rules.record import Rule, Value, When
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """When a request counts as started, so that it is charged no more for its speculative blocks."""
+    """Start of a request, from which on it is charged no more for its speculative blocks."""
 
     when_scheduled: bool
     """True: once it is scheduled; False: once it was given a block of the group."""
@@ -30,7 +30,7 @@ STARTED: Rule[Started] = Rule(
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """When ``long_prefill_token_threshold`` applies."""
+    """Steps in which ``long_prefill_token_threshold`` applies."""
 
     beside_others_only: bool
     """True: only while another request runs or waits; False: always."""
@@ -50,7 +50,7 @@ THRESHOLD: Rule[Threshold] = Rule(
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """How a waiting request with one token left is padded with placeholders, beside decodes."""
+    """Padding of a waiting request with one token left, with placeholders, to a decode row."""
 
     drops_clipped: bool
     """True if placeholders that the split clips are dropped (vLLM 0.29)."""

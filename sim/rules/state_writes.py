@@ -1,4 +1,4 @@
-"""Which states a recurrent kernel leaves on its way through a step's prefill rows, in ``all`` mode.
+"""State writes: which states a recurrent kernel leaves on its way through a step's prefill rows, in ``all`` mode.
 
 A kernel works in chunks of its own (``mamba_chunk_size``) and has a state at the end of each. What it leaves in the
 column of a boundary is the state of the chunk that it takes for the one that ends there.
@@ -67,7 +67,7 @@ def own_grid(spans: Sequence[Span], block: int, chunk: int) -> list[Left]:
 
 
 def end_only(spans: Sequence[Span], block: int, chunk: int) -> list[Left]:
-    """Nothing but the end of each row, although every boundary is published (vLLM issue 34587)."""
+    """Leave nothing but the end of each row, although every boundary is published (vLLM issue 34587)."""
     return []
 
 
@@ -96,10 +96,10 @@ def _length(span: Span) -> int:
 
 @dataclass(frozen=True, slots=True)
 class StateWrites:
-    """What the recurrent kernels of a release can do."""
+    """Writes of a release's recurrent kernels."""
 
     leaves: Leaves = own_grid
-    """In ``all`` mode: what a step leaves on its way."""
+    """States that a step leaves on its way, in ``all`` mode."""
 
 
 EVERY_BOUNDARY = StateWrites()

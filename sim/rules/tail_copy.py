@@ -1,4 +1,4 @@
-"""What happens to a block that is published inside (a partial tail) when its owner, or a follower, writes on.
+"""Copies of a partial tail: what happens to a block that is published inside when its owner, or a follower, writes on.
 
 Such a hash says state@24 of a block of 32, so that nobody may write on in it: the owner, whose table only grows,
 stays on it and the claim moves to a copy; a follower gets a copy of its own. The copies come before all else of the
@@ -14,20 +14,20 @@ from stateat.sim.rules.record import Rule, Standing, Value
 
 @dataclass(frozen=True, slots=True)
 class TailCopy:
-    """How a release keeps a published tail as it is. Recurrent groups; attention only appends."""
+    """Ways to keep a published tail as it is, in recurrent groups; attention only appends."""
 
     owner_copies: bool = True
-    """Whether the owner makes a copy before it writes on."""
+    """True if the owner makes a copy before it writes on."""
     follower_copies: bool = True
-    """Whether a request that hits the tail does."""
+    """True if a request that hits the tail makes a copy before it writes on."""
     moves_claims: bool = True
-    """Whether the owner's claims go to the copy, or stay with the block that it writes on."""
+    """True: the owner's claims go to the copy; False: they stay with the block that it writes on."""
     rearms: bool = True
-    """Whether a claim that has just moved counts as published in this step, so that a hit on it waits."""
+    """True if a claim that has just moved counts as published in this step, so that a hit on it waits."""
     ordered: bool = True
-    """Whether copies run in the order in which they were asked for, so that one may read what another wrote."""
+    """True if copies run in the order in which they were asked for, so that one may read what another wrote."""
     late: bool = False
-    """Whether a tail is published a step after it was computed, without a copy."""
+    """True if a tail is published a step after it was computed, without a copy."""
 
 
 TAIL_COPY: Rule[TailCopy] = Rule(

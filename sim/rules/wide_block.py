@@ -1,4 +1,4 @@
-"""What of a chunk that cannot fill a block: it waits, goes on inside the block, or is refused before anything runs."""
+"""Wide blocks: a chunk that cannot fill one waits, goes on inside it, or is refused before anything runs."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from stateat.sim.rules.record import Lack, Rule, Standing, Value
 
 
 def never(block: int, cap: int) -> bool:
-    """A chunk ends on the grid or waits."""
+    """False: a chunk ends on the grid or waits."""
     return False
 
 
 def wider(block: int, cap: int) -> bool:
-    """Only where no chunk can ever be as long as the block."""
+    """True if no chunk can ever be as long as the block."""
     return block > cap
 
 
 def always(block: int, cap: int) -> bool:
-    """Whenever the budget that is left does not reach a boundary."""
+    """True: a chunk goes on inside its block whenever the budget that is left does not reach a boundary."""
     return True
 
 
