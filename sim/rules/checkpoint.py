@@ -67,7 +67,7 @@ class Checkpoint:
     exports: Exports
     """Offset of the chunks for which a block is reserved, and published."""
     kernel: Exports | None = None
-    """Offset that a kernel really exports, into whatever block the table has in that column, reserved or not, be it a
+    """Offset that a kernel really exports, into whatever block the table has in that column, reserved or not, even a
     speculative one; None: the same, where the prefill ends or not."""
     by_start: bool = False
     """True: the split exempts every chunk that starts on a boundary, unless a drafter looks ahead (vLLM 0.29); False:
