@@ -80,7 +80,7 @@ class Checkpoint:
     """True if it may take the column of a speculative block."""
 
     def exported(self, query: Query) -> int:
-        """Return the offset that a kernel exports of a chunk; 0: none. Its column is the one before the chunk's last."""
+        """Return the offset that a kernel exports of a chunk, in the column before its last; 0: none."""
         return (self.kernel or self.exports)(query._replace(prefill_end=0))
 
     def exempts(self, query: Query, eagle: bool) -> bool:
