@@ -48,7 +48,7 @@ class Table:
     checkpoint: tuple[int, int] | None = None
     """Recurrent: the offset that this chunk exports on its way, and the column for it."""
     unpublished: int = 0
-    """Recurrent: the tail that is computed and not published yet (rule ``partial_hit``)."""
+    """Recurrent: the tail that is computed and not published yet (rule ``tail_copy``)."""
 
 
 @dataclass(slots=True)
@@ -272,11 +272,11 @@ class RecurrentCache(GroupCache):
         retire: SkippedStates,
         eager: bool = False,
         claims_scratch: bool = False,
-        partial_hit: TailCopy | None = None,
+        tail_copy: TailCopy | None = None,
     ) -> None:
         super().__init__(group, block_size, pool, geo, claim)
-        self.partial_hit = TailCopy() if partial_hit is None else partial_hit
-        self.follower_copies = self.partial_hit.follower_copies
+        self.tail_copy = TailCopy() if tail_copy is None else tail_copy
+        self.follower_copies = self.tail_copy.follower_copies
         self.spare = num_speculative_blocks
         self.retire_rule = retire
         self.keeps_served = isinstance(retire, KeepsServed)
@@ -379,12 +379,12 @@ class RecurrentCache(GroupCache):
         assert table.partial is not None
         column, source = table.partial
         pool = self.pool
-        for key, tokens in pool.remove(source, Withdrawal.MOVE) if self.partial_hit.moves_claims else ():
+        for key, tokens in pool.remove(source, Withdrawal.MOVE) if self.tail_copy.moves_claims else ():
             self._insert(request, copy, column, tokens, key)
         pool.refs[source] += 1
         self.copies.append(CopyOnWrite(request, self.group, source, copy))
         moved = pool.primary[copy]
-        if moved is not None and self.partial_hit.rearms:
+        if moved is not None and self.tail_copy.rearms:
             self.published_now.add(moved)
         table.partial = None
 
@@ -403,7 +403,7 @@ class RecurrentCache(GroupCache):
             return
         self.published_now.add(key)
         if tokens % self.block_size:
-            table.partial = (column, table.blocks[column]) if self.partial_hit.owner_copies else None
+            table.partial = (column, table.blocks[column]) if self.tail_copy.owner_copies else None
             table.cached = column
 
     def publish_under_node(self, request: str, table: Table, hashes: list[bytes], tokens: int, hashed: int) -> None:

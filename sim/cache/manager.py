@@ -27,7 +27,7 @@ class KVCache:
         self.num_groups = len(options.groups)
         self.rules = rules
         self.enabled = options.enable_prefix_caching
-        guard = rules.drafter_guard
+        guard = rules.drafter_drop
         self.drop = guard.drop(options)
         """Whether something is given up of each hit."""
         self.ahead = guard.ahead(options)
@@ -38,7 +38,7 @@ class KVCache:
             guard.past_the_end and self.num_groups > 1,
             guard.scope(options.groups),
             guard.states,
-            rules.fine_hits.on(options) and self.enabled,
+            rules.partial_hits_when.on(options) and self.enabled,
         )
         self.unit = self.geometry.hash_unit
         self.pool = BlockPool(options.num_blocks, len(options.groups))
@@ -59,15 +59,15 @@ class KVCache:
             where = (i, group.block_size, self.pool, self.geometry)
             if group.aligned:
                 scratch = rules.checkpoint.claims_scratch
-                retire, eager, tails = rules.retire, rules.started.when_scheduled, rules.partial_hit
+                retire, eager, tails = rules.skipped_states, rules.started.when_scheduled, rules.tail_copy
                 self.managers.append(RecurrentCache(*where, claim, spare, retire, eager, scratch, tails))
             elif group.recurrent:
-                self.managers.append(AllModeCache(*where, claim, spare, rules.retire))
+                self.managers.append(AllModeCache(*where, claim, spare, rules.skipped_states))
             elif not group.prefix_cacheable:
                 self.managers.append(ScratchCache(*where, None))
             elif group.sliding_window:
                 size, drops = group.block_size, self.drops[i]
-                row = rules.window.row(size, group.sliding_window, drops)
+                row = rules.window_publishing.row(size, group.sliding_window, drops)
                 reach = min(group.sliding_window - 1 + options.max_num_batched_tokens, options.max_model_len)
                 self.managers.append(WindowCache(*where, None, group.sliding_window, row, reach))
             else:
@@ -310,7 +310,7 @@ class KVCache:
         copies = [copy for manager in self.managers for copy in manager.copies]
         for manager in self.managers:
             manager.copies.clear()
-        return copies if self.rules.partial_hit.ordered else copies[::-1]
+        return copies if self.rules.tail_copy.ordered else copies[::-1]
 
     def unpin(self, copies: list[CopyOnWrite]) -> None:
         """Let go of what these copies pinned."""

@@ -67,7 +67,7 @@ class Offloading:
         def key(query: GroupQuery, column: int) -> Key:
             return query.group, hashes[(column + 1) * query.block_size // self.cache.unit - 1]
 
-        end = loadable_tokens(self.tier, self.cache.rules.offload, queries, key, start, limit)
+        end = loadable_tokens(self.tier, self.cache.rules.tier_return, queries, key, start, limit)
         if any(connector.tails) and self.cache.geometry.fine:
             end = longest_tail(self.tier, queries, hashes, self.cache.unit, end, min(limit, hashed))
         for query in queries:

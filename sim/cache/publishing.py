@@ -29,12 +29,12 @@ class Publishing:
         """Tokens before a chunk's end that the drafter may write again (multi-module MTP)."""
         self.interval = self.rules.retention.interval(options.prefix_cache_retention_interval)
         """Tokens between states that stay published; None: all do."""
-        self.replay_drops = self.rules.drafter_guard.replay_drops(options)
+        self.replay_drops = self.rules.drafter_drop.replay_drops(options)
         """Whether what is kept for a repeat of the prompt lies a block lower."""
         self.exact_junctions = (
             options.shared_prefix_checkpoint
             and self.rules.junction.exact
-            and self.rules.drafter_guard.marks(options)
+            and self.rules.drafter_drop.marks(options)
             and geometry.fine
             and not self.rewritten
         )
@@ -117,7 +117,7 @@ class Publishing:
             return
         tail = boundaries.tail(request.num_prompt, self.cache.unit, self.cache.drop, self.cache.ahead)
         shared = self.exact_junctions and tokens == request.junction and request.computed < tokens <= request.num_prompt
-        if self.rules.partial_hit.late and tokens == tail:
+        if self.rules.tail_copy.late and tokens == tail:
             table.unpublished = tokens
         elif tokens == tail or (shared and self.rules.junction.published):
             manager.publish_end(request.id, table, hashes, tokens, self.rules.publish.once)
@@ -154,7 +154,7 @@ class Publishing:
 
     def _kept_rows(self, request: Request, manager: WindowCache) -> Kept | None:
         """Which block ends of a sliding window stay published: whole rows, as a hit needs them; None: all."""
-        mask, row = self.rules.window, manager.row
+        mask, row = self.rules.window_publishing, manager.row
         if mask.dense:
             return None
         alignment = self.cache.geometry.alignment if mask.fine else self.cache.scheduler_block
@@ -172,7 +172,7 @@ class Publishing:
         hits = [*replays(request.num_prompt, self.cache.scheduler_block, self.replay_drops)]
         if request.junction:
             hits.append(request.junction)
-            if self.cache.drops[manager.group] and self.rules.drafter_guard.hashes_ahead:
+            if self.cache.drops[manager.group] and self.rules.drafter_drop.hashes_ahead:
                 hits.append(request.junction - manager.block_size)
         return hits
 

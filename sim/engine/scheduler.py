@@ -25,7 +25,7 @@ from stateat.sim.engine.sizing import Sizing
 from stateat.sim.events import Observer, Refusal
 from stateat.sim.options import Options
 from stateat.sim.releases.rules import Rules
-from stateat.sim.rules.start_column import config_block
+from stateat.sim.rules.restore_column import config_block
 from stateat.sim.worker.block_tables import Rows, widths
 from stateat.sim.worker.pipeline import Batch, Pipeline
 from stateat.sim.worker.worker import Row, Worker
@@ -63,17 +63,17 @@ class Scheduler:
         """Slots that a drafter adds for each request that is scheduled."""
         self.cap = options.max_num_batched_tokens - rules.draft_slots(options)
         self.cache = KVCache(options, rules, observer.claim, observer.unclaim)
-        self.encoder = Encoder(options, rules.encoder, rules.whole_items)
+        self.encoder = Encoder(options, rules.encoder_cap, rules.whole_items)
         self.sizing = Sizing(options, rules, self.cache, self.encoder)
         self.worker = Worker(
             options.groups,
             self.num_drafts,
-            rules.seed,
-            config_block(rules.seed, options, self.sizing.grid),
+            rules.restore_column,
+            config_block(rules.restore_column, options, self.sizing.grid),
             rules.worker,
             observer,
             self.cache.exported if options.num_prefill_checkpoint_blocks else None,
-            rules.kernel,
+            rules.state_writes,
             options.mamba_chunk_size,
             Rows(widths(options.groups, options.max_model_len, self.num_drafts), options.max_num_seqs),
         )
@@ -211,10 +211,10 @@ class Scheduler:
 
     def _drop(self, request: Request) -> None:
         """Its steps in flight do not run, if that is the rule."""
-        if self.rules.abort.runs_on:
+        if self.rules.aborted_steps.runs_on:
             return
         dropped = self.pipeline.drop(request)
-        if self.rules.abort.unpublishes or self.rules.publish.hides:
+        if self.rules.aborted_steps.unpublishes or self.rules.publish.hides:
             self.cache.pool.withdraw(dropped)
 
     def _let_go(self, request: Request) -> None:
@@ -230,7 +230,7 @@ class Scheduler:
 
     def _fenced(self, request: Request) -> bool:
         """Whether the blocks of a request have to wait for a step in flight."""
-        return self.rules.free.waits and self.pipeline.has(request)
+        return self.rules.deferred_free.waits and self.pipeline.has(request)
 
     def _run(self, batch: Batch | None, result: Step) -> None:
         """Run and commit a batch."""
@@ -279,7 +279,7 @@ class Scheduler:
                 continue
             if left - count < self.quiet.tokens_after(request.order):
                 self._wake_after(request.order, index)
-            unconfirmed = self.pipeline.tokens(request) if self.rules.free.confirmed else 0
+            unconfirmed = self.pipeline.tokens(request) if self.rules.deferred_free.confirmed else 0
             while not self.cache.grow(request, count, unconfirmed):
                 if len(self.running) == 1 and self.rules.admission.rejects and not self.pipeline:
                     # Nobody else holds a block that it could wait for.
@@ -288,7 +288,7 @@ class Scheduler:
                     self._reject(request, Refusal.NEVER_BLOCKS)
                     return used, True
                 victim = self.running[-1]
-                if self.rules.free.guards and self._fenced(victim):
+                if self.rules.deferred_free.guards and self._fenced(victim):
                     # What it has would not be free yet.
                     return used, preempted
                 preempted = True

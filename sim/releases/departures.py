@@ -54,7 +54,7 @@ def _alike(options: Options, rules: Mapping[str, str]) -> bool:
 
 
 def _window_inside_blocks(options: Options, rules: Mapping[str, str]) -> bool:
-    unasked = rules["fine_hits"] == "states-alone" and options.enable_prefix_caching
+    unasked = rules["partial_hits_when"] == "states-alone" and options.enable_prefix_caching
     windows = [group for group in options.groups if group.sliding_window]
     unable = any(group.block_size != options.hash_unit for group in windows)
     return unasked and unable and PARTIAL_HITS_WHEN["states-alone"].on(options)
@@ -74,7 +74,7 @@ def _tail_behind_a_draft(options: Options, rules: Mapping[str, str]) -> bool:
     s = options.speculative
     late = options.enable_prefix_caching and s.multi_module and s.prefill_lookahead > 1
     tails = any(g.aligned and g.block_size > options.hash_unit for g in options.groups)
-    return late and tails and rules["partial_hit"] == "copied" and DRAFTER_DROP[rules["drafter_guard"]].drop(options)
+    return late and tails and rules["tail_copy"] == "copied" and DRAFTER_DROP[rules["drafter_drop"]].drop(options)
 
 
 def _decode_spans_a_unit(options: Options, rules: Mapping[str, str]) -> bool:
@@ -90,7 +90,7 @@ def _padding_cut(options: Options, rules: Mapping[str, str]) -> bool:
 
 def _window_past_hashes(options: Options, rules: Mapping[str, str]) -> bool:
     windows = any(group.sliding_window and group.prefix_cacheable for group in options.groups)
-    return windows and DRAFTER_DROP[rules["drafter_guard"]].ahead(options) > 1
+    return windows and DRAFTER_DROP[rules["drafter_drop"]].ahead(options) > 1
 
 
 def _no_budget(options: Options, rules: Mapping[str, str]) -> bool:

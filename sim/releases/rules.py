@@ -32,11 +32,11 @@ from stateat.sim.rules.load_failure import LOAD_FAILURE, LoadFailure
 from stateat.sim.rules.partial_hits import PARTIAL_HITS_WHEN, PartialHitsWhen
 from stateat.sim.rules.publishing import ITEM_HASH, PUBLISH, SNAPSHOTS, ItemHash, Publish, Snapshots
 from stateat.sim.rules.record import Rule, Signature
+from stateat.sim.rules.restore_column import RESTORE_COLUMN, RestoreColumn
 from stateat.sim.rules.retention import RETENTION, Retention
 from stateat.sim.rules.scheduling import PADDING, STARTED, THRESHOLD, Padding, Started, Threshold
 from stateat.sim.rules.split import Split
 from stateat.sim.rules.splits import SPLIT
-from stateat.sim.rules.start_column import RESTORE_COLUMN, RestoreColumn
 from stateat.sim.rules.state_blocks import STATE_BLOCKS, STATE_SLOTS, StateSlots
 from stateat.sim.rules.state_writes import STATE_WRITES, StateWrites
 from stateat.sim.rules.tail_copy import TAIL_COPY, TailCopy
@@ -52,12 +52,12 @@ class Rules:
 
     split: Annotated[Split, SPLIT]
     grid: Annotated[Grid, GRID]
-    seed: Annotated[RestoreColumn, RESTORE_COLUMN]
+    restore_column: Annotated[RestoreColumn, RESTORE_COLUMN]
     lookup: Annotated[Lookup, LOOKUP]
-    drafter_guard: Annotated[DrafterDrop, DRAFTER_DROP]
-    fine_hits: Annotated[PartialHitsWhen, PARTIAL_HITS_WHEN]
-    partial_hit: Annotated[TailCopy, TAIL_COPY]
-    window: Annotated[WindowPublishing, WINDOW_PUBLISHING]
+    drafter_drop: Annotated[DrafterDrop, DRAFTER_DROP]
+    partial_hits_when: Annotated[PartialHitsWhen, PARTIAL_HITS_WHEN]
+    tail_copy: Annotated[TailCopy, TAIL_COPY]
+    window_publishing: Annotated[WindowPublishing, WINDOW_PUBLISHING]
     boundaries: Annotated[Boundaries, BOUNDARIES]
     checkpoint: Annotated[Checkpoint, CHECKPOINT]
     junction: Annotated[Junction, JUNCTION]
@@ -67,25 +67,25 @@ class Rules:
     started: Annotated[Started, STARTED]
     threshold: Annotated[Threshold, THRESHOLD]
     wide_block: Annotated[WideBlock, WIDE_BLOCK]
-    retire: Annotated[SkippedStates, SKIPPED_STATES]
+    skipped_states: Annotated[SkippedStates, SKIPPED_STATES]
     padding: Annotated[Padding, PADDING]
     draft_slots: Annotated[DraftSlots, DRAFT_SLOTS]
     running: Annotated[Running, RUNNING]
-    modules: Annotated[bool, MODULES]
-    kernel: Annotated[StateWrites, STATE_WRITES]
+    drafter_modules: Annotated[bool, MODULES]
+    state_writes: Annotated[StateWrites, STATE_WRITES]
     worker: Annotated[Memory, WORKER]
     state_slots: Annotated[StateSlots, STATE_SLOTS]
-    offload: Annotated[TierReturn, TIER_RETURN]
+    tier_return: Annotated[TierReturn, TIER_RETURN]
     connector: Annotated[Connector, CONNECTOR]
     load_failure: Annotated[LoadFailure, LOAD_FAILURE]
     admission: Annotated[Admission, ADMISSION]
     blocked: Annotated[Blocked, BLOCKED]
-    encoder: Annotated[Cap, ENCODER]
+    encoder_cap: Annotated[Cap, ENCODER]
     state_blocks: Annotated[bool, STATE_BLOCKS]
     whole_items: Annotated[WholeItems, WHOLE_ITEMS]
     item_hash: Annotated[ItemHash, ITEM_HASH]
-    abort: Annotated[Abort, ABORT]
-    free: Annotated[Free, FREE]
+    aborted_steps: Annotated[Abort, ABORT]
+    deferred_free: Annotated[Free, FREE]
     eviction: Annotated[Eviction, EVICTION]
 
 

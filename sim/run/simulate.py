@@ -33,7 +33,7 @@ from stateat.sim.explain.explanation import Story, Subject
 from stateat.sim.explain.provenance import Chronicle
 from stateat.sim.options import Options
 from stateat.sim.releases import presets, rules
-from stateat.sim.rules.start_column import divisor
+from stateat.sim.rules.restore_column import divisor
 from stateat.sim.run.clock import Engine, Progress, Simulation
 from stateat.sim.run.digest import Digest
 from stateat.sim.run.judge import Ran, attempt, check_apart, judged
@@ -63,7 +63,7 @@ def options_in_force(options: Options) -> dict[str, Any]:
         "hash_unit": options.hash_unit,
         "scheduler_block_size": options.scheduler_block_size,
         "grid": grid,
-        "seed_block": divisor(resolved.seed, options, grid),
+        "seed_block": divisor(resolved.restore_column, options, grid),
         "longest_chunk": longest_chunk(options, resolved),
     }
 

@@ -224,7 +224,7 @@ def warnings(run: Run) -> list[str]:
             "workload.requests.external: any release counts a block too few for a state that a connector brings, and "
             "stops with an error where the pool has no other; here the request waits"
         )
-    guard = DRAFTER_DROP[table(options.preset, options.rules)["drafter_guard"]]
+    guard = DRAFTER_DROP[table(options.preset, options.rules)["drafter_drop"]]
     if guard.ahead(options) and any(request.external for request in written):
         texts.append(
             "workload.requests.external: with a connector a server of vLLM 0.33 has no hashes that look ahead, and its "

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stateat.sim.events import Group, Observer
-from stateat.sim.rules.start_column import RestoreColumn
+from stateat.sim.rules.restore_column import RestoreColumn
 from stateat.sim.rules.state_writes import EVERY_BOUNDARY, Left, Span, StateWrites
 from stateat.sim.worker.block_tables import Rows
 from stateat.sim.worker.faults import TAPS, BatchRows, Memory

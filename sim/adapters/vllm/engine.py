@@ -27,7 +27,7 @@ from stateat.sim.errors import EngineError, RefusedError
 from stateat.sim.events import Observer
 from stateat.sim.options import Options
 from stateat.sim.releases.rules import Rules
-from stateat.sim.rules.start_column import config_block
+from stateat.sim.rules.restore_column import config_block
 from stateat.sim.tokens import segment_ids
 from stateat.sim.worker.block_tables import Rows, widths
 from stateat.sim.worker.worker import Row, Worker
@@ -80,17 +80,17 @@ class LiveScheduler:
         self.worker = LiveWorker(
             options.groups,
             self.num_drafts,
-            rules.seed,
-            config_block(rules.seed, options, rules.grid(options)),
+            rules.restore_column,
+            config_block(rules.restore_column, options, rules.grid(options)),
             rules.worker,
             observer,
             None,
-            rules.kernel,
+            rules.state_writes,
             options.mamba_chunk_size,
             Rows(widths(options.groups, options.max_model_len, self.num_drafts), options.max_num_seqs),
         )
         cache = KVCache(options, rules, lambda *claim: None, lambda *unclaim: None)
-        self.sizing = Sizing(options, rules, cache, Encoder(options, rules.encoder, rules.whole_items))
+        self.sizing = Sizing(options, rules, cache, Encoder(options, rules.encoder_cap, rules.whole_items))
         """The preset's own: what it calls the end of a chunk."""
         self.preempted_in_vain = 0
         """Preemptions since some request last got further than it had ever been."""

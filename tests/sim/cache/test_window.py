@@ -63,7 +63,7 @@ def ran(mask: str, window: int, length: int, method: str, cap: int, prefix_cache
     )
     options = Options(
         groups,
-        rules={"window": mask},
+        rules={"window_publishing": mask},
         num_blocks=2000,
         max_num_batched_tokens=cap,
         partial_hits=False,

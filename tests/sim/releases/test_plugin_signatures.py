@@ -23,9 +23,9 @@ TOLD = {
 NAMED = {
     "split": "prefill-end",
     "grid": "cache-config",
-    "seed": "state-block",
+    "restore_column": "state-block",
     "lookup": "intersection",
-    "retire": "walks-gaps",
+    "skipped_states": "walks-gaps",
     "draft_slots": "scheduled",
 }
 

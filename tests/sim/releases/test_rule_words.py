@@ -174,7 +174,7 @@ def test_a_checkpoint_is_reserved_only_before_the_running_column() -> None:
 
 
 def test_a_tail_that_is_published_late_waits_for_the_next_step_of_its_owner_where_others_are_at_commit() -> None:
-    rules = {"boundaries": "floor", "partial_hit": "published-late"}
+    rules = {"boundaries": "floor", "tail_copy": "published-late"}
     for tokens, claims in ((1, []), (3, [48])):
         arrivals = [Arrival("a", 0, 0, ((1, 48),), tokens)]
         heard, _ = run((ATTENTION, STATES), arrivals, rules=rules, speculative=Speculative("ngram", 1))

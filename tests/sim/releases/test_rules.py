@@ -16,7 +16,7 @@ from stateat.sim.events import Group
 from stateat.sim.options import Options
 from stateat.sim.releases import presets
 from stateat.sim.releases.rules import RULES, Rules, check, resolve
-from stateat.sim.rules.start_column import state_block_column
+from stateat.sim.rules.restore_column import state_block_column
 from stateat.sim.run.simulate import drive
 from stateat.sim.workload import Arrival
 
@@ -206,7 +206,7 @@ def test_a_rule_with_named_answers_alone_takes_no_plug_in(plug: Plug, rule: str)
         drive(Options(GROUPS, rules={rule: value}, clock="steps"), [Arrival("a", 0, 0, ((1, 40),))])
 
 
-@pytest.mark.parametrize("rule", ["grid", "seed", "lookup", "retire", "draft_slots"])
+@pytest.mark.parametrize("rule", ["grid", "restore_column", "lookup", "skipped_states", "draft_slots"])
 def test_any_rule_that_raises_is_named(plug: Plug, rule: str) -> None:
     value = plug("class Policy:\n    def __call__(self, *args):\n        raise KeyError('oops')\n")
     arrivals = [Arrival("a", 0, 0, ((1, 70),), 2), Arrival("b", 1, 3, ((1, 70), (2, 40)), 40)]

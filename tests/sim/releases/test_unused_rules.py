@@ -21,7 +21,7 @@ from tests.support.worlds import World, worlds
 
 ASKED = {name for name, rule in RULES.items() if rule.asked is not ALWAYS}
 ROOT = Path(__file__).resolve().parents[3]
-CONTROLS = {("freed-while-in-flight", "free"), ("s20-states-of-two-sizes", "state_blocks")}
+CONTROLS = {("freed-while-in-flight", "deferred_free"), ("s20-states-of-two-sizes", "state_blocks")}
 """Files with a variant in which their rule makes no difference, on purpose."""
 
 
@@ -51,4 +51,4 @@ def test_no_scenario_shows_a_rule_that_its_run_does_not_ask() -> None:
                 shown |= rules - unasked
     assert found == CONTROLS
     # Each of them is asked somewhere: by a variant that says so, or by what its preset decides.
-    assert ASKED - shown <= {"draft_slots", "modules", "checkpoint", "threshold", "running"}
+    assert ASKED - shown <= {"draft_slots", "drafter_modules", "checkpoint", "threshold", "running"}

@@ -17,7 +17,7 @@ from stateat.sim.workload import Arrival
 def outcome(tails: str, first: int, followers: list[tuple[int, int, int]], outputs: int, preset: str) -> Outcome:
     """An owner, and who shares some of its prompt: (step, shared tokens, more)."""
     groups = (Group("attention", "full-attention", 8), Group("gdn", "recurrent", 32))
-    options = Options(groups, preset=f"vllm-{preset}", rules={"partial_hit": tails}, num_blocks=800, clock="steps")
+    options = Options(groups, preset=f"vllm-{preset}", rules={"tail_copy": tails}, num_blocks=800, clock="steps")
     arrivals = [Arrival("owner", 0, 0, ((1, first),), outputs)]
     for i, (step, shared, more) in enumerate(followers, 1):
         arrivals.append(Arrival(f"f{i}", i, step, ((1, min(shared, first)), (i + 1, more)), outputs))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stateat.sim.cache.groups import CopyOnWrite
 from stateat.sim.events import Group, Observer
-from stateat.sim.rules.start_column import state_block_column
+from stateat.sim.rules.restore_column import state_block_column
 from stateat.sim.worker.block_tables import Rows
 from stateat.sim.worker.faults import Memory
 from stateat.sim.worker.worker import Row, Worker

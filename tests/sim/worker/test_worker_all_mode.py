@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stateat.sim.events import Group, Observer
-from stateat.sim.rules.start_column import state_block_column
+from stateat.sim.rules.restore_column import state_block_column
 from stateat.sim.rules.state_writes import STATE_WRITES
 from stateat.sim.worker.faults import MEMORIES
 from stateat.sim.worker.worker import Row, Worker

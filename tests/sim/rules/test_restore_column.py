@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stateat.sim.events import Group
 from stateat.sim.options import Options
 from stateat.sim.releases.rules import RULES
-from stateat.sim.rules.start_column import (
+from stateat.sim.rules.restore_column import (
     RESTORE_COLUMN,
     config_block,
     divisor,
@@ -64,6 +64,6 @@ def test_a_seed_in_state_blocks_counts_in_no_other() -> None:
 
 
 def test_every_named_seed_is_a_rule() -> None:
-    assert list(RULES["seed"].values()) == list(RESTORE_COLUMN.values())
+    assert list(RULES["restore_column"].values()) == list(RESTORE_COLUMN.values())
     assert [*RESTORE_COLUMN] == ["state-block", "scheduler-block", "stale-config", "fresh-slot"]
     assert fresh_slot_column(4096, 16, 16) == -1
