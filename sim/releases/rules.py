@@ -4,13 +4,11 @@ A value is named, or given as ``module:Class`` (a plug-in: the class is called w
 takes the place of a named value).
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 from stateat.sim.cache.connector import CONNECTOR, Connector
 from stateat.sim.cache.drafter_drop import DRAFTER_DROP, DrafterDrop
@@ -89,9 +87,7 @@ class Rules:
     eviction: Annotated[Eviction, EVICTION]
 
 
-RULES: dict[str, Rule[Any]] = {
-    name: hint.__metadata__[0] for name, hint in get_type_hints(Rules, include_extras=True).items()
-}
+RULES: dict[str, Rule[Any]] = {name: hint.__metadata__[0] for name, hint in Rules.__annotations__.items()}
 """The records, by the names of their rules."""
 
 

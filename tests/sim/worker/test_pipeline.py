@@ -118,7 +118,7 @@ def test_what_an_aborted_request_had_in_flight_runs_and_is_not_heard_of() -> Non
 
 def test_what_a_dropped_step_was_to_make_true_is_withdrawn_where_that_is_the_rule() -> None:
     kept, withdrawn = (
-        [e for e in play(3, replace(ONE, abort=3), abort=rule) if e[0] == "unclaim"]
+        [e for e in play(3, replace(ONE, abort=3), aborted_steps=rule) if e[0] == "unclaim"]
         for rule in ("dropped", "dropped-and-unpublished")
     )
     assert kept == []
