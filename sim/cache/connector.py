@@ -14,6 +14,7 @@ from stateat.sim.cache.ledger import FullBlock
 from stateat.sim.cache.lookup import Lookup
 from stateat.sim.cache.tier import GroupQuery, Tier
 from stateat.sim.events import Group
+from stateat.sim.rules.record import Rule, Standing, Value, When
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +49,99 @@ class Connector:
     """A prompt's tail inside a block is saved: when a copy keeps it, and when it is published."""
 
 
-CONNECTORS: dict[str, object] = {
-    "exact-slot": Connector(),
-    "positional": Connector(positional=True, drops=False),
-    "reconciled": Connector(positional=True, reconciled=True, drops=False),
-    "fails-closed": Connector(refuses=True),
-    "longest-group": Connector(alone=maximum, unbacked=True, keeps_tail=True),
-    "divergent": Connector(alone=per_group),
-    "divergent-unbacked": Connector(alone=per_group, unbacked=True),
-    "hands-over-last-token": Connector(whole=True),
-    "saves-cancelled": Connector(saves_cancelled=True, drops=False),
-    "draft-group-missing": Connector(stores_draft=False),
-    "draft-group-left-out": Connector(stores_draft=False, asks_draft=False),
-    "tails-that-are-copied": Connector(tails=(True, False)),
-    "tails": Connector(tails=(True, True)),
-}
+CONNECTOR: Rule[Connector] = Rule(
+    "Which slot does a connector, or the tier, take for the state at a boundary, and how far does it count on hits of "
+    "groups that differ?",
+    {
+        "exact-slot": Value(
+            Connector(),
+            "The slot that the cache advertises; it counts on the hit on which all groups agree, given up back to its "
+            "scheduler block's start where more is brought.",
+            "vLLM's OffloadingConnector, 0.28",
+        ),
+        "positional": Value(
+            Connector(positional=True, drops=False),
+            "For each full block of a prompt, the slot that an append-only copy of the block table names in its "
+            "column; a look-ahead drafter gives nothing up.",
+            "vLLM issue 51358, LMCache issue 4984",
+            Standing.FAULT,
+        ),
+        "reconciled": Value(
+            Connector(positional=True, reconciled=True, drops=False),
+            "As `positional`, but that copy follows the table, and columns that are null there are left out.",
+            "LMCache issue 5004",
+            Standing.PROPOSAL,
+        ),
+        "fails-closed": Value(
+            Connector(refuses=True),
+            "None where a group is recurrent: nothing is found there, `external` tokens neither.",
+            "LMCache issue 2879",
+            Standing.PROPOSAL,
+        ),
+        "longest-group": Value(
+            Connector(alone=maximum, unbacked=True, keeps_tail=True),
+            "As `exact-slot`, but it counts on the longest of the groups' own hits, whether the rest is brought or "
+            "not; it is kept inside a block too, so that the copy of its state runs over the one that is brought.",
+            "vLLM 0.26 (every connector), issue 46453",
+        ),
+        "divergent": Value(
+            Connector(alone=per_group),
+            "As `exact-slot`; attention's own longer hit is kept where more is brought, and with it the states there.",
+            "vLLM 0.27 (every connector), PR 50344 (capable ones)",
+        ),
+        "divergent-unbacked": Value(
+            Connector(alone=per_group, unbacked=True),
+            "As `divergent`, and attention's longer hit is kept where no more is brought too, so that nothing brings "
+            "the state.",
+            "vLLM issue 43090",
+            Standing.FAULT,
+        ),
+        "hands-over-last-token": Value(
+            Connector(whole=True),
+            "As `exact-slot`; `external` tokens that are all but the prompt's last come with the state behind that one "
+            "too.",
+            "before vLLM PR 37310",
+            Standing.FAULT,
+        ),
+        "saves-cancelled": Value(
+            Connector(saves_cancelled=True, drops=False),
+            "As `exact-slot`, without the drop; a request taken away leaves its state in the tier under its tokens "
+            "less one, if those end a block.",
+            "mlx-vlm issue 2206",
+            Standing.FAULT,
+        ),
+        "draft-group-missing": Value(
+            Connector(stores_draft=False),
+            "As `exact-slot`; attention groups with `eagle: true`, beside one without, are not stored, but asked for.",
+            "vLLM issue 47890",
+            Standing.FAULT,
+        ),
+        "draft-group-left-out": Value(
+            Connector(stores_draft=False, asks_draft=False),
+            "As `exact-slot`; attention groups with `eagle: true`, beside one without, are neither stored nor asked "
+            "for.",
+            "vLLM issue 47891",
+            Standing.PROPOSAL,
+        ),
+        "tails-that-are-copied": Value(
+            Connector(tails=(True, False)),
+            "As `exact-slot`; a prompt's tail inside a block is stored too, once the next chunk has it copied.",
+            "before vLLM PR 49502",
+            Standing.FAULT,
+        ),
+        "tails": Value(
+            Connector(tails=(True, True)),
+            "As `exact-slot`; a prompt's tail inside a block is stored when it is published, so of a request that ends "
+            "there too.",
+            "vLLM PR 49502",
+            Standing.PROPOSAL,
+        ),
+    },
+    When(
+        "with an offload tier, or a request that has `external` tokens",
+        lambda options, requests: options.offload.blocks > 0 or any(r.external for r in requests),
+    ),
+)
 
 
 def drafters(groups: Sequence[Group]) -> frozenset[int]:

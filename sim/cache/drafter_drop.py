@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from stateat.sim.cache.lookup import StateSearch, flagged_or_all
 from stateat.sim.cache.state_drop import gains, pops, pops_to_null, searches_again
 from stateat.sim.events import Group
 from stateat.sim.options import INFILL_METHODS, Options
+from stateat.sim.rules.record import Lack, Rule, Standing, Value
 
 Scope = Callable[[Sequence[Group]], Collection[int]]
 """The groups that give something up."""
@@ -25,7 +26,7 @@ def everyone(groups: Sequence[Group]) -> Collection[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Guard:
+class DrafterDrop:
     """How a release guards a drafter against what a hash does not cover."""
 
     drops: bool
@@ -92,16 +93,84 @@ class Guard:
         return wanted and self._looks_ahead(options) and not self.ahead(options)
 
 
-GUARDS: dict[str, Guard] = {
-    "drop": Guard(drops=True),
-    "drop-at-hashed": Guard(drops=True, optional=True, past_the_end=True, flags_drop=True),
-    "look-ahead-hash": Guard(drops=True, optional=True, past_the_end=True, hashes_ahead=True, spares_infill=True),
-    "drop-eagle-family": Guard(drops=True, spares_infill=True),
-    "drop-all-groups": Guard(drops=True, scope=everyone),
-    "drop-flagged": Guard(drops=True, scope=flagged, scopes_split=True),
-    "raise": Guard(drops=True, states=gains),
-    "pop": Guard(drops=True, states=pops),
-    "pop-to-null": Guard(drops=True, states=pops_to_null),
-    "re-search": Guard(drops=True, states=searches_again),
-    "ignore": Guard(drops=False),
-}
+def _always_drops(options: Options) -> Iterator[Lack]:
+    if not options.speculative.block_drop:
+        yield Lack(("speculative", "block_drop"), "false", "true")
+
+
+DRAFTER_DROP: Rule[DrafterDrop] = Rule(
+    "What of a hit does a look-ahead drafter give up, because its state there depends on the token behind it?",
+    {
+        "drop": Value(
+            DrafterDrop(drops=True),
+            "The last block of the hit, or the last hash unit where hits are finer than a block.",
+            "vLLM to 0.29",
+            lacks=_always_drops,
+        ),
+        "drop-at-hashed": Value(
+            DrafterDrop(drops=True, optional=True, past_the_end=True, flags_drop=True),
+            "As `drop`; what is dropped may lie past the last token but one, unless a group is alone; "
+            "`speculative.block_drop: false` turns the drop off, but not in the lookup of a group with `eagle: true`.",
+            "vLLM 0.32",
+        ),
+        "look-ahead-hash": Value(
+            DrafterDrop(drops=True, optional=True, past_the_end=True, hashes_ahead=True, spares_infill=True),
+            "Nothing: a block's hash covers the tokens behind it that the drafter reads. Without "
+            "`speculative.hash_lookahead` one block or unit, past the end as well; without `block_drop`, and with "
+            "`dflash` and `dspark`, neither. Beside an offload tier as without `hash_lookahead`.",
+            "vLLM 0.33",
+        ),
+        "drop-eagle-family": Value(
+            DrafterDrop(drops=True, spares_infill=True),
+            "As `drop`, but `dflash` and `dspark` give nothing up: what they read does not depend on the next token.",
+            "vLLM 0.33, of the drop alone",
+            Standing.PROPOSAL,
+            _always_drops,
+        ),
+        "drop-all-groups": Value(
+            DrafterDrop(drops=True, scope=everyone),
+            "As `drop`, of all groups, whichever are flagged (`eagle`).",
+            "the reports behind PR 54041",
+            Standing.FAULT,
+            _always_drops,
+        ),
+        "drop-flagged": Value(
+            DrafterDrop(drops=True, scope=flagged, scopes_split=True),
+            "As `drop`, of the flagged groups alone, even if there is none; the split, and what is retained, backs off "
+            "only if a recurrent group is among them.",
+            "PRs 54041, 51250",
+            Standing.PROPOSAL,
+            _always_drops,
+        ),
+        "raise": Value(
+            DrafterDrop(drops=True, states=gains),
+            "As `drop`; but a recurrent group searches one block or unit past the candidate and then drops nothing, so "
+            "that its hit may be longer than the candidate.",
+            "issue 45614",
+            Standing.FAULT,
+            _always_drops,
+        ),
+        "pop": Value(
+            DrafterDrop(drops=True, states=pops),
+            "As `drop`; but a recurrent group takes its last block off, which is its only one.",
+            "issue 48375",
+            Standing.FAULT,
+            _always_drops,
+        ),
+        "pop-to-null": Value(
+            DrafterDrop(drops=True, states=pops_to_null),
+            "As `pop`, and the null columns that are left count as a hit.",
+            "vllm-ascend issue 12038",
+            Standing.FAULT,
+            _always_drops,
+        ),
+        "re-search": Value(
+            DrafterDrop(drops=True, states=searches_again),
+            "As `drop`; but a recurrent group takes the last state that lies a block (or unit) before its own.",
+            "issue 48375",
+            Standing.PROPOSAL,
+            _always_drops,
+        ),
+        "ignore": Value(DrafterDrop(drops=False), "Nothing.", "the control", Standing.FAULT),
+    },
+)

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from stateat.sim.cache.ledger import FullBlock, Ledger
 from stateat.sim.cache.pool import NULL, BlockPool
-from stateat.sim.cache.skipped_states import KeepsServed, Retire
+from stateat.sim.cache.skipped_states import KeepsServed, SkippedStates
 from stateat.sim.events import Withdrawal
-from stateat.sim.rules.tail_copy import PartialHit
+from stateat.sim.rules.tail_copy import TailCopy
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class Table:
     checkpoint: tuple[int, int] | None = None
     """Recurrent: the offset that this chunk exports on its way, and the column for it."""
     unpublished: int = 0
-    """Recurrent: the tail that is computed and not published yet (rule ``partial_hit``)."""
+    """Recurrent: the tail that is computed and not published yet (rule ``tail_copy``)."""
 
 
 @dataclass(slots=True)
@@ -228,7 +228,7 @@ class StateCache(GroupCache):
 
     recurrent = True
 
-    def __init__(self, place: Place, *, spare_blocks: int, retire: Retire) -> None:
+    def __init__(self, place: Place, *, spare_blocks: int, retire: SkippedStates) -> None:
         super().__init__(place)
         self.spare = spare_blocks
         """Blocks behind the running one, for the states after each draft."""
@@ -267,14 +267,14 @@ class RecurrentCache(StateCache):
         place: Place,
         *,
         spare_blocks: int,
-        retire: Retire,
+        retire: SkippedStates,
         eager: bool = False,
         claims_scratch: bool = False,
-        partial_hit: PartialHit | None = None,
+        tail_copy: TailCopy | None = None,
     ) -> None:
         super().__init__(place, spare_blocks=spare_blocks, retire=retire)
-        self.partial_hit = PartialHit() if partial_hit is None else partial_hit
-        self.follower_copies = self.partial_hit.follower_copies
+        self.tail_copy = TailCopy() if tail_copy is None else tail_copy
+        self.follower_copies = self.tail_copy.follower_copies
         self.eager = eager
         """A request counts as started once it is scheduled; else once it was given a block."""
         self.claims_scratch = claims_scratch
@@ -369,12 +369,12 @@ class RecurrentCache(StateCache):
         assert table.partial is not None
         column, source = table.partial
         pool = self.pool
-        for key, tokens in pool.remove(source, Withdrawal.MOVE) if self.partial_hit.moves_claims else ():
+        for key, tokens in pool.remove(source, Withdrawal.MOVE) if self.tail_copy.moves_claims else ():
             self._insert(request, copy, column, tokens, key)
         pool.touch((source,))
         self.copies.append(CopyOnWrite(request, self.group, source, copy))
         moved = pool.primary[copy]
-        if moved is not None and self.partial_hit.rearms:
+        if moved is not None and self.tail_copy.rearms:
             self.published_now.add(moved)
         table.partial = None
 
@@ -393,7 +393,7 @@ class RecurrentCache(StateCache):
             return
         self.published_now.add(key)
         if tokens % self.block_size:
-            table.partial = (column, table.blocks[column]) if self.partial_hit.owner_copies else None
+            table.partial = (column, table.blocks[column]) if self.tail_copy.owner_copies else None
             table.cached = column
 
     def publish_under_node(self, request: str, table: Table, hashes: list[bytes], tokens: int, hashed: int) -> None:

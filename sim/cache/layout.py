@@ -41,7 +41,7 @@ class Layout:
 
     def hashes(self, request: CacheRequest) -> list[bytes]:
         """Return the hashes of a request's hash units; those past :meth:`hashed` are not to be used yet."""
-        return request.hashes(self.hash_unit, self.ahead, self.rules.item_hash.on)
+        return request.hashes(self.hash_unit, self.ahead, self.rules.item_hash.names_every_item)
 
     def hashed(self, request: CacheRequest) -> int:
         """Return how many tokens have hashes that are known."""
@@ -50,14 +50,14 @@ class Layout:
 
 def layout(options: Options, rules: CacheRules, observer: Observer) -> Layout:
     """Lay out a cache; ``observer`` is told of the claims of recurrent groups."""
-    guard, recurrent = rules.drafter_guard, frozenset(options.recurrent)
+    guard, recurrent = rules.drafter_drop, frozenset(options.recurrent)
     sizes = geometry(
         options,
         guard.lookup_drops(options),
         guard.past_the_end and len(options.groups) > 1,
         guard.scope(options.groups),
         guard.states,
-        rules.fine_hits.on(options) and options.enable_prefix_caching,
+        rules.partial_hits_when.on(options) and options.enable_prefix_caching,
     )
     pool = BlockPool(
         options.num_blocks,
@@ -109,22 +109,22 @@ def _aligned(place: Place, group: Group, options: Options, rules: CacheRules) ->
     return RecurrentCache(
         place,
         spare_blocks=options.speculative.num_speculative_tokens,
-        retire=rules.retire,
-        eager=rules.started.on,
+        retire=rules.skipped_states,
+        eager=rules.started.when_scheduled,
         claims_scratch=rules.checkpoint.claims_scratch,
-        partial_hit=rules.partial_hit,
+        tail_copy=rules.tail_copy,
     )
 
 
 def _all_mode(place: Place, group: Group, options: Options, rules: CacheRules) -> Manager:
-    return AllModeCache(place, spare_blocks=options.speculative.num_speculative_tokens, retire=rules.retire)
+    return AllModeCache(place, spare_blocks=options.speculative.num_speculative_tokens, retire=rules.skipped_states)
 
 
 def _window(place: Place, group: Group, options: Options, rules: CacheRules) -> Manager:
     return WindowCache(
         place,
         window=group.sliding_window,
-        row=rules.window.row(place.block_size, group.sliding_window, place.drops),
+        row=rules.window_publishing.row(place.block_size, group.sliding_window, place.drops),
         most_tokens=min(group.sliding_window - 1 + options.max_num_batched_tokens, options.max_model_len),
     )
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from stateat.sim.cache.pool import NULL, BlockPool
 from stateat.sim.events import Group
 from stateat.sim.options import Options
-from stateat.sim.rules.partial_hits import FINE_HITS
+from stateat.sim.rules.partial_hits import PARTIAL_HITS_WHEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def geometry(
         for (recurrent, size, window), groups in members.items()
     ]
     families.sort(key=lambda f: not f.dense)
-    fine = FINE_HITS["cacheable-groups"].on(options) if fine is None else fine
+    fine = PARTIAL_HITS_WHEN["cacheable-groups"].on(options) if fine is None else fine
     return Geometry(
         tuple(families),
         options.hash_unit,

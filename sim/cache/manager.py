@@ -46,7 +46,7 @@ class KVCache:
         """Managers of groups that free a running request's blocks."""
         self._lookahead = options.speculative.lookahead_tokens
         self._longest = options.max_model_len
-        self._state_slots = rules.state_slots.on
+        self._state_slots = rules.state_slots.with_look_ahead
         self._watermark_blocks = int(options.watermark * options.num_blocks)
         self._in_flight = options.max_concurrent_batches > 1
         self._given: list[list[int]] = [[] for _ in options.groups]
@@ -69,7 +69,7 @@ class KVCache:
         copies = [copy for manager in self.managers for copy in manager.copies]
         for manager in self.managers:
             manager.copies.clear()
-        if not self.rules.partial_hit.ordered:
+        if not self.rules.tail_copy.ordered:
             copies.reverse()
         given, full = self._given, self._ledger.full
         if self._in_flight:

@@ -72,7 +72,7 @@ class Offloading:
         def key(query: GroupQuery, column: int) -> Key:
             return query.group, hashes[(column + 1) * query.block_size // unit - 1]
 
-        end = loadable_tokens(self.tier, layout.rules.offload, queries, key, start_tokens=start, limit_tokens=limit)
+        end = loadable_tokens(self.tier, layout.rules.tier_return, queries, key, start_tokens=start, limit_tokens=limit)
         if any(self.rule.tails) and layout.geometry.fine:
             end = longest_tail(self.tier, queries, hashes, unit, end, min(limit, hashed))
         for query in queries:

@@ -20,7 +20,7 @@ class Publishing:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.rules = layout.rules
-        options, guard, fine = layout.options, layout.rules.drafter_guard, layout.geometry.fine
+        options, guard, fine = layout.options, layout.rules.drafter_drop, layout.geometry.fine
         self.enabled = options.enable_prefix_caching
         self.rewritten = max(options.speculative.prefill_lookahead - 1, 0)
         """Tokens before a chunk's end that the drafter may write again (multi-module MTP)."""
@@ -30,13 +30,13 @@ class Publishing:
         """Blocks that are kept for a repeat of the prompt lie a block lower."""
         self.exact_junctions = (
             options.shared_prefix_checkpoint
-            and self.rules.junction.on
+            and self.rules.junction.exact
             and guard.marks(options)
             and fine
             and not self.rewritten
         )
         """A chunk may end, and be published, where a prefix is known to be shared."""
-        self.exact_snapshots = self.rules.snapshots.on and fine and not self.rewritten
+        self.exact_snapshots = self.rules.snapshots.kept and fine and not self.rewritten
         """A state behind a position that a client asked for is published under it."""
 
     def publish(self, request: CacheRequest, end: int, start: int | None = None) -> None:
@@ -115,7 +115,7 @@ class Publishing:
             return
         tail = self._tail(request, self.layout.hash_unit)
         shared = self.exact_junctions and tokens == request.junction and request.computed < tokens <= request.num_prompt
-        if self.rules.partial_hit.late and tokens == tail:
+        if self.rules.tail_copy.late and tokens == tail:
             table.unpublished = tokens
         elif tokens == tail or (shared and self.rules.junction.published):
             manager.publish_end(request.id, table, hashes, tokens, self.rules.publish.once)
@@ -157,7 +157,7 @@ class Publishing:
 
     def _kept_rows(self, request: CacheRequest, manager: WindowCache) -> Kept | None:
         """Return which block ends of a sliding window stay published: whole rows, as a hit needs them; None: all."""
-        window, row = self.rules.window, manager.row
+        window, row = self.rules.window_publishing, manager.row
         if window.dense:
             return None
         alignment = self.layout.geometry.alignment if window.fine else self.layout.scheduler_block
@@ -176,7 +176,7 @@ class Publishing:
         hits = [*replays(request.num_prompt, self.layout.scheduler_block, self.replay_drops)]
         if request.junction:
             hits.append(request.junction)
-            if manager.drops and self.rules.drafter_guard.hashes_ahead:
+            if manager.drops and self.rules.drafter_drop.hashes_ahead:
                 hits.append(request.junction - manager.block_size)
         return hits
 

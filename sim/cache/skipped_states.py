@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from stateat.sim.cache.pool import NULL
+from stateat.sim.rules.answers import counts
+from stateat.sim.rules.record import Argument, Rule, Signature, Standing, Value
 
-Retire = Callable[[list[int], int, int], list[int]]
+SkippedStates = Callable[[list[int], int, int], list[int]]
 """(block table, column, column up to which it was freed before) -> the columns to free, in the order of freeing."""
 
 
@@ -33,14 +35,41 @@ def walks_gaps(table: list[int], before: int, done: int = 0) -> list[int]:
 class KeepsServed:
     """Another rule, except that a published state stays (vLLM 57253, open)."""
 
-    rule: Retire
+    rule: SkippedStates
 
     def __call__(self, table: list[int], before: int, done: int = 0) -> list[int]:
         return self.rule(table, before, done)
 
 
-RETIREMENTS: dict[str, object] = {
-    "stops-at-null-gap": stops_at_null_gap,
-    "walks-gaps": walks_gaps,
-    "keeps-what-is-served": KeepsServed(walks_gaps),
-}
+SKIPPED_STATES: Rule[SkippedStates] = Rule(
+    "When does a request free the states that it has passed (vLLM's `remove_skipped_blocks`)?",
+    {
+        "stops-at-null-gap": Value(
+            stops_at_null_gap,
+            "Those backwards from the one that it reads to the first null column; states below such a gap stay until "
+            "it ends.",
+            "vLLM to 0.29",
+        ),
+        "walks-gaps": Value(
+            walks_gaps,
+            "All between the column up to which it freed before and the one that it reads.",
+            "vLLM 0.32",
+        ),
+        "keeps-what-is-served": Value(
+            KeepsServed(walks_gaps),
+            "As `walks-gaps`, but not what the cache advertises.",
+            "vLLM issue 57253",
+            Standing.PROPOSAL,
+        ),
+    },
+    signature=Signature(
+        (
+            Argument("blocks", "list[int]", "the request's block table of the group; 0: the null block"),
+            Argument("before", "int", "the column of the state that the request reads: columns before it may go"),
+            Argument("retired", "int", "the column up to which states were freed before"),
+        ),
+        "a list of columns",
+        counts,
+        "the columns whose blocks are freed, in the order of freeing",
+    ),
+)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import lcm
 
+from stateat.sim.rules.record import Rule, Standing, Value, When
+
 Key = tuple[int, bytes]
 """A group, and the hash of a full block."""
 
@@ -62,13 +64,42 @@ class TierReturn:
     """Attention is asked for the block past the end that a look-ahead drafter makes it give up."""
 
 
-WINDOWS = {
-    "aligned-window": TierReturn(("align", "all"), exact=True, one_more=True),
-    "aligned-end-one-more": TierReturn(("align", "all"), one_more=True),
-    "aligned-end": TierReturn(("align", "all")),
-    "any-length": TierReturn(("align",)),
-    "unaligned": TierReturn(()),
-}
+TIER_RETURN: Rule[TierReturn] = Rule(
+    "How many tokens may a tier below the pool return?",
+    {
+        "aligned-window": Value(
+            TierReturn(("align", "all"), exact=True, one_more=True),
+            "As many as end where every recurrent group has a state in it.",
+            "the law",
+            Standing.PROPOSAL,
+        ),
+        "aligned-end-one-more": Value(
+            TierReturn(("align", "all"), one_more=True),
+            "As under `aligned-end`; where a look-ahead drafter gives up an attention block, it is the one past the "
+            "end, if that is there.",
+            "vLLM issue 52735, 0.32",
+        ),
+        "aligned-end": Value(
+            TierReturn(("align", "all")),
+            "Those up to the end of the prompt less a token, cut to the recurrent blocks; then attention may shorten "
+            "them, to inside a recurrent block too, and the state of that block is returned.",
+            "PR 51100, vLLM 0.28",
+        ),
+        "any-length": Value(
+            TierReturn(("align",)),
+            "As under `aligned-end`, but groups in `all` mode do not cut them: a prompt of n whole blocks gets the "
+            "state behind its last token.",
+            "PR 44599, vLLM 0.26",
+        ),
+        "unaligned": Value(
+            TierReturn(()),
+            "As under `any-length`, but groups in `align` mode do not cut them either.",
+            "before PR 44599",
+            Standing.FAULT,
+        ),
+    },
+    When("with an offload tier", lambda options, requests: options.offload.blocks > 0),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from stateat.sim.cache.groups import AttentionCache, Place, Table
 from stateat.sim.cache.lookup import window_blocks
 from stateat.sim.cache.pool import NULL
+from stateat.sim.rules.record import Rule, Standing, Value, When
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +56,30 @@ class WindowPublishing:
         return Row(size, window_blocks(window, size, drops), int(drops and self.shifted))
 
 
-MASKS: dict[str, object] = {
-    "reachable": WindowPublishing(),
-    "reachable-inside-blocks": WindowPublishing(fine=True),
-    "unshifted": WindowPublishing(shifted=False),
-    "dense": WindowPublishing(dense=True),
-}
+WINDOW_PUBLISHING: Rule[WindowPublishing] = Rule(
+    "Which blocks of a sliding window are published?",
+    {
+        "reachable": Value(
+            WindowPublishing(),
+            "Those in the row of blocks that a hit needs before each multiple of the scheduler block, and the one "
+            "behind it that a drafter drops.",
+            "vLLM to 0.28",
+        ),
+        "reachable-inside-blocks": Value(
+            WindowPublishing(fine=True),
+            "As `reachable`; where hits are finer than a block, the row before each hash unit.",
+            "vLLM 0.29",
+        ),
+        "unshifted": Value(
+            WindowPublishing(shifted=False),
+            "As `reachable`, but the row ends at the multiple though a drafter drops one.",
+            "PR 51771",
+            Standing.FAULT,
+        ),
+        "dense": Value(WindowPublishing(dense=True), "All of them.", "the control", Standing.PROPOSAL),
+    },
+    When("with a sliding window", lambda options, requests: any(group.sliding_window for group in options.groups)),
+)
 
 
 class WindowCache(AttentionCache):

@@ -9,7 +9,7 @@ from stateat.sim.cache.lookup import Hit
 
 if TYPE_CHECKING:
     from stateat.sim.engine.request import Request
-    from stateat.sim.releases.rules import LoadFailure
+    from stateat.sim.rules.load_failure import LoadFailure
 
 
 class ComputedPrefix(NamedTuple):

@@ -20,7 +20,7 @@ class Encoder:
 
     def __init__(self, policy: Policy) -> None:
         options = policy.options
-        self.rule = policy.rules.encoder
+        self.rule = policy.rules.encoder_cap
         self.whole = policy.rules.whole_items
         self.chunks_items = not options.disable_chunked_mm_input
         self.size = options.encoder_slots

@@ -27,7 +27,7 @@ from stateat.sim.events import Observer, Refusal
 from stateat.sim.options import Options
 from stateat.sim.releases.policy import Policy
 from stateat.sim.releases.rules import Rules
-from stateat.sim.rules.start_column import config_block
+from stateat.sim.rules.restore_column import config_block
 from stateat.sim.worker.block_tables import Rows, widths
 from stateat.sim.worker.pipeline import Batch, Pipeline
 from stateat.sim.worker.worker import Row, Worker
@@ -67,12 +67,12 @@ class Scheduler:
         self.worker = Worker(
             options.groups,
             self.num_drafts,
-            rules.seed,
-            config_block(rules.seed, options, self.sizing.grid),
+            rules.restore_column,
+            config_block(rules.restore_column, options, self.sizing.grid),
             rules.worker,
             observer,
             self.cache.exported if options.num_prefill_checkpoint_blocks else None,
-            rules.kernel,
+            rules.state_writes,
             options.mamba_chunk_size,
             Rows(widths(options.groups, options.max_model_len, self.num_drafts), options.max_num_seqs),
         )
@@ -82,7 +82,7 @@ class Scheduler:
         """The running requests that are not quiet, in order."""
         # A threshold below a decode row would cut it: such rows are never quiet.
         whole = not (0 < self.threshold < 1 + self.num_drafts or self.slots)
-        whole = whole and rules.worker.merges and not rules.state_slots.on
+        whole = whole and rules.worker.merges and not rules.state_slots.with_look_ahead
         self.pipeline = Pipeline(options.max_concurrent_batches)
         fast_forward = fast_forward and whole and self.pipeline.depth == 1
         self.quiet = Quiet(self.cache, self.worker, observer, self.num_drafts, fast_forward)
@@ -209,10 +209,10 @@ class Scheduler:
 
     def _drop(self, request: Request) -> None:
         """Drop a request's steps in flight, if that is the rule."""
-        if self.rules.abort.runs_on:
+        if self.rules.aborted_steps.runs_on:
             return
         dropped = self.pipeline.drop(request, self.cache.held(request))
-        if self.rules.abort.unpublishes or self.rules.publish.hides:
+        if self.rules.aborted_steps.unpublishes or self.rules.publish.hides:
             self.cache.withdraw(dropped)
 
     def _let_go(self, request: Request) -> None:
@@ -226,7 +226,7 @@ class Scheduler:
 
     def _fenced(self, request: Request) -> bool:
         """Return True if the blocks of a request have to wait for a step in flight."""
-        return self.rules.free.waits and self.pipeline.has(request)
+        return self.rules.deferred_free.waits and self.pipeline.has(request)
 
     def _run(self, batch: Batch | None, result: Step) -> None:
         """Run and commit a batch."""
@@ -272,7 +272,7 @@ class Scheduler:
                 continue
             if left - count < self.quiet.tokens_after(request.order):
                 self._wake_after(request.order, index)
-            unconfirmed = self.pipeline.tokens(request) if self.rules.free.confirmed else 0
+            unconfirmed = self.pipeline.tokens(request) if self.rules.deferred_free.confirmed else 0
             while not self.cache.grow(request, count, unconfirmed_tokens=unconfirmed):
                 if len(self.running) == 1 and self.rules.admission.rejects and not self.pipeline:
                     # Nobody else holds a block that it could wait for.
@@ -281,7 +281,7 @@ class Scheduler:
                     self._reject(request, Refusal.NEVER_BLOCKS)
                     return used, True
                 victim = self.running[-1]
-                if self.rules.free.guards and self._fenced(victim):
+                if self.rules.deferred_free.guards and self._fenced(victim):
                     # What it has would not be free yet.
                     return used, preempted
                 preempted = True
@@ -311,7 +311,7 @@ class Scheduler:
 
     def _threshold(self) -> int:
         """Return ``long_prefill_token_threshold`` where it applies, else 0."""
-        if self.rules.threshold.on and len(self.running) + len(self.waiting) <= 1:
+        if self.rules.threshold.beside_others_only and len(self.running) + len(self.waiting) <= 1:
             return 0
         return self.threshold
 

@@ -29,8 +29,9 @@ class Sizing:
         self.private = rules.wide_block.private(self.grid, self.longest)
         self.stops_at_retained = isinstance(rules.split, AlignedSplit) and rules.split.at_retained
         self.splits = options.enable_prefix_caching and any(g.aligned for g in options.groups)
-        self.hash_unit = options.hash_unit if rules.fine_hits.on(options) and options.enable_prefix_caching else 0
-        self.tail_unit = options.hash_unit if rules.fine_hits.stops(options) else 0
+        fine = rules.partial_hits_when.on(options) and options.enable_prefix_caching
+        self.hash_unit = options.hash_unit if fine else 0
+        self.tail_unit = options.hash_unit if rules.partial_hits_when.stops(options) else 0
         self.lookahead = options.speculative.prefill_lookahead
 
     def cut(self, request: Request, start: int, count: int, stop: str) -> tuple[int, str]:
@@ -41,7 +42,7 @@ class Sizing:
         end = request.prefill_end
         if start >= end:
             return count, "decode"
-        capped_first = self.rules.encoder.before_split
+        capped_first = self.rules.encoder_cap.before_split
         if request.items and capped_first:
             count, stop = self._encodable(request, start, count, stop)
         if self.splits and count > 0:

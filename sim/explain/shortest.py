@@ -97,7 +97,7 @@ def lengths(options: Options) -> list[int]:
     most = [budget, policy.step_tokens, options.long_prefill_token_threshold]
     cuts = {cut for cut in most if 0 < cut <= BLOCKS * max(sizes)}
     sizes |= cuts | {cut // size * size for cut in cuts for size in sizes if size <= cut}
-    least = (options.hash_unit if policy.rules.fine_hits.on(options) else options.scheduler_block_size) + 1
+    least = (options.hash_unit if policy.rules.partial_hits_when.on(options) else options.scheduler_block_size) + 1
     sums = {a * i + b * j for a in sizes for b in sizes for i in range(BLOCKS + 1) for j in range(BLOCKS)}
     beyond = range(options.speculative.prefill_lookahead + 2)
     return sorted({total + more for total in sums for more in beyond if total + more >= least})

@@ -10,7 +10,7 @@ from stateat.sim.errors import PolicyError
 from stateat.sim.options import Options
 from stateat.sim.releases.presets import table
 from stateat.sim.releases.rules import Rules, resolve
-from stateat.sim.rules.start_column import divisor
+from stateat.sim.rules.restore_column import divisor
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,6 @@ class Policy:
             "hash_unit": options.hash_unit,
             "scheduler_block_size": options.scheduler_block_size,
             "grid": self.grid,
-            "seed_block": divisor(self.rules.seed, options, self.grid),
+            "seed_block": divisor(self.rules.restore_column, options, self.grid),
             "longest_chunk": self.longest_chunk,
         }

@@ -48,13 +48,6 @@ class Abort:
     """Whether what they were to make true is withdrawn with them."""
 
 
-ABORTS: dict[str, object] = {
-    "runs-on": Abort(runs_on=True),
-    "dropped": Abort(runs_on=False),
-    "dropped-and-unpublished": Abort(runs_on=False, unpublishes=True),
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Free:
     """When blocks that steps in flight may use go back to the pool."""
@@ -65,14 +58,6 @@ class Free:
     """Whether nobody is preempted whose blocks would have to wait: that frees nothing now (vLLM 0.30)."""
     confirmed: bool = True
     """Whether a state is retired by what has been computed, or by what steps in flight will have computed too."""
-
-
-FREES: dict[str, object] = {
-    "when-run": Free(),
-    "when-run-unguarded": Free(guards=False),
-    "at-once": Free(waits=False),
-    "ahead": Free(confirmed=False),
-}
 
 
 class Pipeline:

@@ -27,7 +27,7 @@ from stateat.sim.errors import EngineError, RefusedError
 from stateat.sim.events import Observer
 from stateat.sim.options import Options
 from stateat.sim.releases.policy import Policy
-from stateat.sim.rules.start_column import config_block
+from stateat.sim.rules.restore_column import config_block
 from stateat.sim.tokens import segment_ids
 from stateat.sim.worker.block_tables import Rows, widths
 from stateat.sim.worker.worker import Row, Worker
@@ -80,12 +80,12 @@ class LiveScheduler:
         self.worker = LiveWorker(
             options.groups,
             self.num_drafts,
-            rules.seed,
-            config_block(rules.seed, options, policy.grid),
+            rules.restore_column,
+            config_block(rules.restore_column, options, policy.grid),
             rules.worker,
             observer,
             None,
-            rules.kernel,
+            rules.state_writes,
             options.mamba_chunk_size,
             Rows(widths(options.groups, options.max_model_len, self.num_drafts), options.max_num_seqs),
         )

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateat.sim.cache.pool import BlockPool
-from stateat.sim.cache.tier import WINDOWS, GroupQuery, Key, Tier, loadable_tokens
+from stateat.sim.cache.tier import TIER_RETURN, GroupQuery, Key, Tier, loadable_tokens
 from stateat.sim.events import Group, Observer
 from stateat.sim.options import Offload, Options
 from stateat.sim.run.simulate import drive
@@ -88,13 +88,14 @@ def test_how_far_a_request_can_go_on(
     found = queries(attention, 1408, tokens, mode, drops)
     tier = full(found, [key(found[0], found[0].known - 1)] if lost else [])
     answers = tuple(
-        loadable_tokens(tier, rule, found, key, start_tokens=0, limit_tokens=tokens - 1) for rule in WINDOWS.values()
+        loadable_tokens(tier, rule, found, key, start_tokens=0, limit_tokens=tokens - 1)
+        for rule in TIER_RETURN.values()
     )
     assert answers == reached
 
 
 def test_less_than_a_block_more_than_the_pool_gave_is_nothing() -> None:
-    found, rule = queries(16, 64, 128, "all"), WINDOWS["any-length"]
+    found, rule = queries(16, 64, 128, "all"), TIER_RETURN["any-length"]
     for start, end in ((0, 127), (64, 64)):
         assert loadable_tokens(full(found), rule, found, key, start_tokens=start, limit_tokens=127) == end
     # A prompt of one block: 63 tokens are less than a block.
@@ -117,7 +118,7 @@ def test_an_aligned_window_ends_where_every_state_in_it_is_that_of_its_end(
     found += [GroupQuery(i, size, mode, False, tokens // size) for i, (size, mode) in enumerate(blocks, 1)]
     every = [key(query, column) for query in found for column in range(query.known)]
     tier = full(found, data.draw(st.lists(st.sampled_from(every), max_size=9)) if every else [])
-    end = loadable_tokens(tier, WINDOWS["aligned-window"], found, key, start_tokens=start, limit_tokens=tokens - 1)
+    end = loadable_tokens(tier, TIER_RETURN["aligned-window"], found, key, start_tokens=start, limit_tokens=tokens - 1)
     if end == start:
         return
     assert start < end < tokens

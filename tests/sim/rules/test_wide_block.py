@@ -16,7 +16,7 @@ from stateat.sim.options import Options, Speculative
 from stateat.sim.releases.policy import Policy
 from stateat.sim.releases.presets import table
 from stateat.sim.releases.support import lacks
-from stateat.sim.rules.wide_block import WIDE_BLOCKS
+from stateat.sim.rules.wide_block import WIDE_BLOCK
 from stateat.sim.run.simulate import drive
 from stateat.sim.workload import Arrival
 
@@ -70,7 +70,7 @@ def test_to_wait_is_to_hang_exactly_if_a_prompt_never_fits(block: int, cap: int)
     assert hangs == (cap < block)
 
 
-@pytest.mark.parametrize("policy", WIDE_BLOCKS)
+@pytest.mark.parametrize("policy", WIDE_BLOCK)
 @pytest.mark.parametrize(
     ("budget", "threshold", "keys"),
     [
