@@ -66,7 +66,7 @@ def test_a_scheduler_needs_every_member_of_the_interface() -> None:
     options = Options(groups, num_blocks=100, clock="steps", max_num_batched_tokens=64, preset="vllm-0.33.0")
     first = Arrival("a", 0, 0, ((1, 200),), 9)
     again = replace(first, id="b", index=1, time=20, after="a")
-    rules = {"split": "retained-boundaries", "connector": "saves-cancelled", "abort": "dropped-and-unpublished"}
+    rules = {"split": "retained-boundaries", "connector": "saves-cancelled", "aborted_steps": "dropped-and-unpublished"}
     tiered = replace(options, offload=Offload(50), rules=rules, num_prefill_checkpoint_blocks=1)
     used = agree(tiered, (first, again, replace(first, id="c", index=2, time=40, abort=43)), resets=(20,))
     piped = replace(tiered, max_concurrent_batches=3, num_prefill_checkpoint_blocks=0)
