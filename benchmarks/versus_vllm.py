@@ -88,7 +88,7 @@ class Tape:
 
 
 def live(child: Any) -> Make:
-    return lambda options, rules, observer, seed: LiveScheduler(options, rules, observer, seed, child)
+    return lambda policy, observer, seed: LiveScheduler(policy, observer, seed, child)
 
 
 @contextmanager

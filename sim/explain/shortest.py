@@ -13,8 +13,9 @@ from stateat.sim.engine.scheduler import Scheduler
 from stateat.sim.errors import StateatError
 from stateat.sim.events import Observer
 from stateat.sim.options import Options
+from stateat.sim.releases.policy import Policy
 from stateat.sim.releases.presets import table
-from stateat.sim.releases.rules import plugins, resolve
+from stateat.sim.releases.rules import plugins
 from stateat.sim.run.clock import Simulation
 from stateat.sim.workload import Arrival
 
@@ -89,14 +90,14 @@ def _has_gaps(options: Options, tokens: int) -> bool:
 def lengths(options: Options) -> list[int]:
     """Prompts (tokens, ascending) near which what a repeat hits can change; shorter ones can hit nothing."""
     groups = [g for g in options.groups if g.prefix_cacheable]
-    rules = resolve(table(options.preset, options.rules))
+    policy = Policy.of(options)
     sizes = {options.hash_unit, options.scheduler_block_size, *(g.block_size for g in groups)}
     # Prompts are cut where a step's tokens end too, and at the last boundary before.
     budget = options.max_num_batched_tokens
-    most = [budget, budget - rules.draft_slots(options), options.long_prefill_token_threshold]
+    most = [budget, policy.step_tokens, options.long_prefill_token_threshold]
     cuts = {cut for cut in most if 0 < cut <= BLOCKS * max(sizes)}
     sizes |= cuts | {cut // size * size for cut in cuts for size in sizes if size <= cut}
-    least = (options.hash_unit if rules.fine_hits.on(options) else options.scheduler_block_size) + 1
+    least = (options.hash_unit if policy.rules.partial_hits_when.on(options) else options.scheduler_block_size) + 1
     sums = {a * i + b * j for a in sizes for b in sizes for i in range(BLOCKS + 1) for j in range(BLOCKS)}
     beyond = range(options.speculative.prefill_lookahead + 2)
     return sorted({total + more for total in sums for more in beyond if total + more >= least})
@@ -118,8 +119,7 @@ def repeat_hits(options: Options, tokens: int) -> bool:
         max_model_len=max(options.max_model_len, tokens + drafts + 2),
     )
     hits = _Hits()
-    rules = resolve(table(options.preset, options.rules))
-    scheduler = Scheduler(alone, rules, hits, 0, True)
+    scheduler = Scheduler(Policy.of(alone), hits, 0, True)
     sent = Arrival("first", 0, 0, ((1, tokens),), 1)
     Simulation(scheduler, alone, [sent, replace(sent, id="again", index=1, after="first")], (), hits).run()
     return hits.tokens > 0

@@ -13,7 +13,7 @@ from typing import Any
 
 import simpy
 
-from stateat.sim.engine.scheduler import Step
+from stateat.sim.engine.step import Step
 from stateat.sim.events import Observer
 from stateat.sim.options import Costs, Options
 from stateat.sim.run.engine import Engine

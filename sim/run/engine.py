@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from stateat.sim.engine.scheduler import Step
+from stateat.sim.engine.step import Step
 from stateat.sim.events import Observer
-from stateat.sim.options import Options
-from stateat.sim.releases.rules import Rules
+from stateat.sim.releases.policy import Policy
 from stateat.sim.workload import Arrival
 
 
@@ -64,5 +63,5 @@ class Engine(Protocol):
         ...
 
 
-Make = Callable[[Options, Rules, Observer, int], Engine]
-"""Maker of an engine from (options, rules in force, observer, seed)."""
+Make = Callable[[Policy, Observer, int], Engine]
+"""Maker of an engine from (options with the rules in force, observer, seed)."""

@@ -6,7 +6,7 @@ import hashlib
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from itertools import chain
 from itertools import count as numbers
 from pathlib import Path
@@ -21,14 +21,14 @@ from stateat.sim.adapters.coherence import Coherence
 from stateat.sim.adapters.heard import Impossible
 from stateat.sim.adapters.log import numbered
 from stateat.sim.engine.scheduler import Scheduler
-from stateat.sim.engine.sizing import longest_chunk
 from stateat.sim.errors import InputError, MissingError, PolicyError, StateatError
 from stateat.sim.events import SCHEMA, Fanout, Finding, Group, Observer, tell
 from stateat.sim.events import Advance as AdvanceEvent
 from stateat.sim.events import Run as RunEvent
 from stateat.sim.options import Options
-from stateat.sim.releases import presets, rules
-from stateat.sim.rules.start_column import divisor
+from stateat.sim.releases import presets
+from stateat.sim.releases.policy import Policy
+from stateat.sim.releases.rules import plugins
 from stateat.sim.run.clock import Progress, Simulation
 from stateat.sim.run.digest import Digest
 from stateat.sim.run.engine import Engine, Make
@@ -40,23 +40,6 @@ from stateat.sim.scenario.load import Run, Scenario, check_truth, runs
 from stateat.sim.scenario.truth import DIGEST, SEVERAL, Truth, changed, told
 from stateat.sim.workload import Arrival
 from stateat.sim.workload.generate import arrivals
-
-
-def options_in_force(options: Options) -> dict[str, Any]:
-    """Return what the ``run`` event says of the options: as configured, and what follows from them."""
-    table = presets.table(options.preset, options.rules)
-    resolved = rules.resolve(table)
-    grid = resolved.grid(options)
-    plain = asdict(options)
-    del plain["groups"]
-    return plain | {
-        "rules": table,
-        "hash_unit": options.hash_unit,
-        "scheduler_block_size": options.scheduler_block_size,
-        "grid": grid,
-        "seed_block": divisor(resolved.seed, options, grid),
-        "longest_chunk": longest_chunk(options, resolved),
-    }
 
 
 def simulate(
@@ -123,15 +106,13 @@ def drive(
     fast_forward = fast_forward and (not isinstance(family, Numeric) or family.merges)
     everyone = Fanout([auditor, tally, digest, *observers])
     tick = None if progress is None else _teller(progress, len(requests), auditor)
-    with _blaming(rules.plugins(table)):
-        resolved = rules.resolve(table)
+    with _blaming(plugins(table)):
+        policy = Policy.of(options)
         scheduler: Engine = (
-            Scheduler(options, resolved, everyone, seed, fast_forward)
-            if make is None
-            else make(options, resolved, everyone, seed)
+            Scheduler(policy, everyone, seed, fast_forward) if make is None else make(policy, everyone, seed)
         )
         drafts = options.speculative.num_speculative_tokens
-        said = {**options_in_force(options), **(about or {}), "oracle": told(truth)}
+        said = {**policy.in_force(), **(about or {}), "oracle": told(truth)}
         everyone.run(SCHEMA, options.preset, options.groups, drafts, said)
         with _fitting(truth):
             Simulation(scheduler, options, requests, budgets, everyone, tick, resets, reset_running).run()

@@ -161,7 +161,7 @@ class Engine(Strict):
     cache_config_block_size: BlockSize | None = None
     """vLLM's cache_config.block_size, tokens: the grid of the split; the recurrent block by default."""
     initial_block_size: BlockSize = _DEFAULT.initial_block_size
-    """vLLM's --block-size, or its default: cache_config.block_size before it is resolved (rule `seed`)."""
+    """vLLM's --block-size, or its default: cache_config.block_size before it is resolved (rule `restore_column`)."""
     watermark: Annotated[float, Field(ge=0, lt=1)] = _DEFAULT.watermark
     """Fraction of the pool that admission keeps free."""
     scheduler_reserve_full_isl: bool = _DEFAULT.scheduler_reserve_full_isl

@@ -53,7 +53,7 @@ def child(request: pytest.FixtureRequest) -> Iterator[Child]:
 
 
 def on(child: Child) -> Make:
-    return lambda options, rules, observer, seed: LiveScheduler(options, rules, observer, seed, child)
+    return lambda policy, observer, seed: LiveScheduler(policy, observer, seed, child)
 
 
 @pytest.mark.parametrize(("child", "release"), [(r, r) for r in RELEASES], indirect=["child"], ids=RELEASES)

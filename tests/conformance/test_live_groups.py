@@ -68,7 +68,7 @@ def children() -> Iterator[dict[str, Child]]:
 
 
 def on(child: Child) -> Make:
-    return lambda options, rules, observer, seed: LiveScheduler(options, rules, observer, seed, child)
+    return lambda policy, observer, seed: LiveScheduler(policy, observer, seed, child)
 
 
 @pytest.mark.parametrize("release", RELEASES)

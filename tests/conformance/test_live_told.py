@@ -44,7 +44,7 @@ def of(children: dict[str, Child], release: str) -> Child:
 
 
 def on(child: Child) -> Make:
-    return lambda options, rules, observer, seed: LiveScheduler(options, rules, observer, seed, child)
+    return lambda policy, observer, seed: LiveScheduler(policy, observer, seed, child)
 
 
 def told(child: Child, options: Options, **changed: Any) -> list[str]:

@@ -66,9 +66,9 @@ def _room(options: Options, pinned: Mapping[str, tuple[str, int]]) -> int:
 
 def grid(options: Options) -> int:
     """The block size that the split aligns to, by the rule in force (tokens)."""
-    from stateat.sim.releases.rules import resolve
+    from stateat.sim.releases.policy import Policy
 
-    return resolve(_table(options)).grid(options)
+    return Policy.of(options).grid
 
 
 def _table(options: Options) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from stateat.sim.explain.misses import Had, Miss
+from stateat.sim.explain.misses import GroupCoverage, Miss
 from stateat.sim.printable import one_line, plural
 from stateat.sim.report.terminal.lines import say
 
@@ -51,7 +51,7 @@ def reasons(miss: Miss) -> Iterator[str]:
         yield "there is " + ", ".join(f"{had.left:,} of {had.group}" for had in others)
 
 
-def _bare(had: Had, miss: Miss) -> str:
+def _bare(had: GroupCoverage, miss: Miss) -> str:
     """Return why a group had nothing at all."""
     if not had.boundaries:
         return f"no boundary of {had.group} ({had.block:,}) lies within the {miss.reach:,} that a hit may have"
@@ -63,7 +63,7 @@ def _bare(had: Had, miss: Miss) -> str:
     return f"no state of {had.group} in it can be hit any more, or yet ({null}, the rest was published)"
 
 
-def _length(had: Had) -> str:
+def _length(had: GroupCoverage) -> str:
     return f"{had.group} {had.left:,}" + (f" of {had.longest:,}, after the drop" if had.left < had.longest else "")
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from worlds import World, worlds
 
 import stateat
-from stateat.sim.engine.scheduler import Step
+from stateat.sim.engine.step import Step
 from stateat.sim.errors import InputError, MissingError
 from stateat.sim.releases.presets import PRESETS
 from stateat.sim.report.recorded import RecordedResult

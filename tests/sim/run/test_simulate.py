@@ -18,10 +18,11 @@ from stateat.sim.adapters.log import Recorder
 from stateat.sim.errors import InputError, PolicyError
 from stateat.sim.events import SCHEMA, Finding, Group, Observer
 from stateat.sim.options import Options
+from stateat.sim.releases.policy import Policy
 from stateat.sim.report.machine.json import dumps
 from stateat.sim.run.digest import Digest
 from stateat.sim.run.result import Outcome, States
-from stateat.sim.run.simulate import audit, drive, options_in_force, outcome_of, replay, simulate, sum_of
+from stateat.sim.run.simulate import audit, drive, outcome_of, replay, simulate, sum_of
 from stateat.sim.run.tally import Tally
 from stateat.sim.scenario.counts import COUNTS
 from stateat.sim.scenario.load import load, runs
@@ -87,8 +88,8 @@ def test_the_run_event_says_what_is_in_force() -> None:
 def test_the_grid_in_force_is_the_rules() -> None:
     groups = (Group("attention", "full-attention", 16), Group("gdn", "recurrent", 1648))
     options = Options(groups, cache_config_block_size=816)
-    assert options_in_force(options)["grid"] == 816
-    assert options_in_force(replace(options, rules={"grid": "recurrent-group"}))["grid"] == 1648
+    assert Policy.of(options).in_force()["grid"] == 816
+    assert Policy.of(replace(options, rules={"grid": "recurrent-group"})).in_force()["grid"] == 1648
 
 
 def test_a_broken_policy_is_named_with_scenario_variant_and_case() -> None:
