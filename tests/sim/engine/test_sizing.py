@@ -21,7 +21,7 @@ GROUPS = (Group("attention", "full-attention", 16), Group("gdn", "recurrent", 16
 def name(options: Options, prompt: int, start: int, offered: int, end: int) -> str:
     found = rules.resolve(presets.table(options.preset, options.rules))
     cache = KVCache(options, found, lambda *claim: None, lambda *unclaim: None)
-    sizing = Sizing(options, found, cache, Encoder(options, found.encoder, found.whole_items))
+    sizing = Sizing(options, found, cache, Encoder(options, found.encoder_cap, found.whole_items))
     request = Request(Arrival("a", 0, 0, ((1, prompt),)), options, 0, Observer())
     return sizing.name(request, start, offered, end)
 
