@@ -27,6 +27,7 @@ from stateat.sim.rules.admission import ADMISSIONS, BLOCKED, Admission, Blocked
 from stateat.sim.rules.boundaries import BOUNDARIES, JUNCTIONS, Boundaries, Junction
 from stateat.sim.rules.checkpoint import CHECKPOINTS, Checkpoint
 from stateat.sim.rules.encoder import CAPS, WHOLE_ITEMS, Cap, WholeItems
+from stateat.sim.rules.in_flight import ABORTS, FREES, Abort, Free
 from stateat.sim.rules.partial_hits import FINE_HITS, FineHits
 from stateat.sim.rules.proposals import PROPOSALS
 from stateat.sim.rules.retention import RETENTIONS, Retention
@@ -35,8 +36,8 @@ from stateat.sim.rules.start_column import SEEDS, Seed, seed_state_block
 from stateat.sim.rules.state_writes import KERNELS, Kernel
 from stateat.sim.rules.tail_copy import PARTIAL_HITS, PartialHit
 from stateat.sim.rules.wide_block import WIDE_BLOCKS, WideBlock
-from stateat.sim.worker.faults import MEMORIES, Memory
-from stateat.sim.worker.pipeline import ABORTS, FREES, Abort, Free
+from stateat.sim.worker.faults import WORKERS
+from stateat.sim.worker.worker import Worker
 
 __all__ = ["Seed", "seed_state_block"]
 """Known under this name too."""
@@ -200,7 +201,7 @@ class Rules:
     """How a multi-token predictor drafts; on: a module of its own for each draft is known."""
     kernel: Kernel
     """Which states a chunk leaves, and which cache modes the recurrent kernels have."""
-    worker: Memory
+    worker: type[Worker]
     """What a worker keeps of a request between its steps."""
     state_slots: Flag
     """What a recurrent group reserves blocks for; on: the tokens that a drafter looks ahead, too."""
@@ -269,7 +270,7 @@ RULES: dict[str, dict[str, object]] = {
     "running": {"max-num-seqs": Running(), "fits-draft-pass": Running(fits_draft_pass=True)},
     "modules": {"one": Flag(False), "one-a-draft": Flag(True)},
     "kernel": KERNELS,
-    "worker": MEMORIES,
+    "worker": dict(WORKERS),
     "state_slots": {"scheduled": Flag(False), "with-look-ahead": Flag(True)},
     "offload": dict(WINDOWS),
     "connector": CONNECTORS,
