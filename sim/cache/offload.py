@@ -150,8 +150,7 @@ class Offloading:
             size, table = m.block_size, tables[m.group].blocks
             if not m.recurrent:
                 left += by_position(request.id, m.group, table, hashes, size, unit, tokens)
-            elif tokens % size == 0 and request.running[m.group] >= 0:
-                slot = request.pages[m.group][request.running[m.group] + request.accepted[m.group] - 1]
+            elif tokens % size == 0 and (slot := request.state_slot(m.group)) >= 0:
                 left.append(FullBlock(request.id, m.group, hashes[tokens // unit - 1], slot, tokens))
         self._store(self.tier, left)
 

@@ -41,13 +41,10 @@ class CacheRequest(Protocol):
 
     @property
     def pages(self) -> list[list[int]]:
-        """The worker's block tables by group: append-only."""
+        """Block tables as the worker has them, by group: append-only."""
 
-    @property
-    def running(self) -> list[int]:
-        """The worker's running column in each group; -1: none."""
-
-    @property
-    def accepted(self) -> list[int]: ...
     def appended(self, group: int, blocks: list[int], table: list[int]) -> None:
         """Hand the worker more of a recurrent group's table: ``blocks``, or all of a new ``table``."""
+
+    def state_slot(self, group: int) -> int:
+        """Return the slot in which the worker has the state of the last accepted token; -1: none."""

@@ -134,6 +134,6 @@ class Quiet:
         self.observer.output(request.id, produced, None)
         request.computed = start + produced
         request.outputs += produced
-        request.last_step = step - 1
+        request.worker.last_step = step - 1
         if drafts:
             request.proposals += steps

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from stateat.sim.engine.items import items_of
 from stateat.sim.options import Options, Speculative
 from stateat.sim.tokens import PLACEHOLDER, VOCABULARY, Tokens
+from stateat.sim.worker.state import WorkerState
 from stateat.sim.workload import Arrival
 from stateat.sim.workload.streams import stream
 
@@ -65,12 +66,11 @@ def _drawn(rate: float, num_drafts: int, rng: np.random.Generator) -> Draw:
 
 
 class Request:
-    """A request: what was asked, how far it is, and its worker's memory of it."""
+    """A request: what was asked, and how far it is."""
 
     __slots__ = (
         "_hash_list",
         "acceptance",
-        "accepted",
         "computed",
         "drafts",
         "external",
@@ -79,21 +79,19 @@ class Request:
         "index",
         "items",
         "junction",
-        "last_step",
         "load_error",
         "max_outputs",
         "num_prompt",
         "order",
         "outputs",
-        "pages",
         "prefilling",
         "proposals",
         "quiet_since",
-        "running",
         "snapshots",
         "started",
         "tokens",
         "wakes",
+        "worker",
     )
 
     def __init__(self, arrival: Arrival, options: Options, seed: int) -> None:
@@ -111,7 +109,6 @@ class Request:
         self.snapshots = arrival.snapshots
         self.load_error = arrival.load_error
         self._hash_list: list[bytes] | None = None
-        groups = len(options.groups)
         self.outputs = 0
         self.computed = 0
         self.furthest = 0
@@ -125,16 +122,12 @@ class Request:
         """It was admitted at least once."""
         self.order = -1
         """Place among the running; grows with each admission."""
-        self.last_step = -1
         self.quiet_since = -1
         """The first step that is fast-forwarded, or -1."""
         self.wakes = -1
         """The first step after those that are."""
-        self.pages: list[list[int]] = [[] for _ in range(groups)]
-        """The worker's tables: append-only, as the scheduler handed them."""
-        self.running = [-1] * groups
-        """The worker's running column of each group, -1: none."""
-        self.accepted = [1] * groups
+        self.worker = WorkerState(len(options.groups))
+        """Its worker's memory of it."""
 
     @property
     def num_tokens(self) -> int:
@@ -171,16 +164,22 @@ class Request:
         self.computed = 0
         self.prefilling = True
         self.drafts = 0
-        groups = len(self.pages)
-        self.pages = [[] for _ in range(groups)]
-        if told:
-            self.running = [-1] * groups
-            self.accepted = [1] * groups
+        self.worker = self.worker.emptied(told)
+
+    # Views of the worker's memory, for the cache.
+
+    @property
+    def pages(self) -> list[list[int]]:
+        """Block tables as the worker has them, by group: append-only."""
+        return self.worker.pages
 
     def appended(self, group: int, blocks: list[int], table: list[int]) -> None:
-        """Hand the worker more of a recurrent group's table; a new one goes over whole, with what was hit or loaded."""
-        pages = self.pages[group]
-        pages += blocks if pages else table
+        """Hand the worker more of a recurrent group's table."""
+        self.worker.appended(group, blocks, table)
+
+    def state_slot(self, group: int) -> int:
+        """Return the slot in which the worker has the last accepted token's state; -1: none."""
+        return self.worker.slot(group)
 
 
 def placeholders(count: int) -> list[int]:

@@ -3,11 +3,12 @@ again."""
 
 from __future__ import annotations
 
+from stateat.sim.engine.request import Request
 from stateat.sim.events import Observer
 from stateat.sim.worker.worker import Row
 
 
-def sample(row: Row, num_drafts: int, observer: Observer) -> bool:
+def sample(row: Row[Request], num_drafts: int, observer: Observer) -> bool:
     """Advance a row's request; return True if it is further than it ever was."""
     request = row.request
     # With steps in flight it is further already.

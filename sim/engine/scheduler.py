@@ -28,9 +28,10 @@ from stateat.sim.options import Options
 from stateat.sim.releases.policy import Policy
 from stateat.sim.releases.rules import Rules
 from stateat.sim.rules.restore_column import config_block
-from stateat.sim.worker.block_tables import Rows, widths
+from stateat.sim.worker.block_tables import BlockTables, widths
 from stateat.sim.worker.pipeline import Batch, Pipeline
-from stateat.sim.worker.worker import Row, Worker
+from stateat.sim.worker.state import Asked
+from stateat.sim.worker.worker import Row
 from stateat.sim.workload import Arrival
 
 
@@ -64,17 +65,18 @@ class Scheduler:
         self.cache = make_cache(options, rules, observer)
         self.encoder = Encoder(policy)
         self.sizing = Sizing(policy, self.cache, self.encoder)
-        self.worker = Worker(
+        self.worker = rules.worker(
             options.groups,
             self.num_drafts,
-            rules.restore_column,
-            config_block(rules.restore_column, options, self.sizing.grid),
-            rules.worker,
-            observer,
-            self.cache.exported if options.num_prefill_checkpoint_blocks else None,
-            rules.state_writes,
-            options.mamba_chunk_size,
-            Rows(widths(options.groups, options.max_model_len, self.num_drafts), options.max_num_seqs),
+            seed=rules.restore_column,
+            config_block=config_block(rules.restore_column, options, self.sizing.grid),
+            observer=observer,
+            block_tables=BlockTables(
+                widths(options.groups, options.max_model_len, self.num_drafts), options.max_num_seqs
+            ),
+            export=self._exported if options.num_prefill_checkpoint_blocks else None,
+            kernel=rules.state_writes,
+            mamba_chunk_size=options.mamba_chunk_size,
         )
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
@@ -82,8 +84,8 @@ class Scheduler:
         """The running requests that are not quiet, in order."""
         # A threshold below a decode row would cut it: such rows are never quiet.
         whole = not (0 < self.threshold < 1 + self.num_drafts or self.slots)
-        whole = whole and rules.worker.merges and not rules.state_slots.with_look_ahead
-        self.pipeline = Pipeline(options.max_concurrent_batches)
+        whole = whole and self.worker.merges and not rules.state_slots.with_look_ahead
+        self.pipeline: Pipeline[Request] = Pipeline(options.max_concurrent_batches)
         fast_forward = fast_forward and whole and self.pipeline.depth == 1
         self.quiet = Quiet(self.cache, self.worker, observer, self.num_drafts, fast_forward)
         self.admissions = 0
@@ -96,6 +98,10 @@ class Scheduler:
         """Requests that were refused for good in this step."""
         self._reset_asked = False
         self._reset_running = False
+
+    def _exported(self, request: Asked, start: int, end: int, block: int) -> tuple[int, int]:
+        """Return the offset of the state that a chunk exports on its way (0: none), and its column."""
+        return self.cache.exported(start, end, block) if start < request.prefill_end else (0, 0)
 
     # Arrivals.
 
@@ -171,7 +177,7 @@ class Scheduler:
         if self._reset_asked:
             self._reset_asked = False
             while self._reset_running and self.running:
-                self._preempt(self.running[-1], index, self.rules.worker.forgets_on_reset)
+                self._preempt(self.running[-1], index, self.worker.forgets_on_reset)
             self.observer.reset(self.cache.reset())
         self.cache.new_step()
         self.encoder.new_step()
@@ -179,7 +185,7 @@ class Scheduler:
             self._wake(request, index)
         if self.quiet.tokens > min(budget, self.cap):
             self._wake_after(-1, index)
-        rows: list[Row] = []
+        rows: list[Row[Request]] = []
         used, preempted = self._schedule_running(index, budget, rows)
         if not preempted:
             prefills = any(row.request.prefilling for row in rows)
@@ -191,13 +197,13 @@ class Scheduler:
         self._run(self._batch(index, rows), result)
         return result
 
-    def _batch(self, index: int, rows: list[Row]) -> Batch | None:
+    def _batch(self, index: int, rows: list[Row[Request]]) -> Batch[Request] | None:
         """Put what this step decided into the pipeline; return the batch that runs now."""
         copies, given, full, published = self.cache.decided()
         batch = Batch(index, rows, copies, copies, given, full, published)
         if self.pipeline.depth == 1:
             return batch
-        if not self.rules.worker.waits:
+        if not self.worker.waits:
             self.worker.copy_on_write(copies)
             batch.copies = []
         for row in rows:
@@ -228,7 +234,7 @@ class Scheduler:
         """Return True if the blocks of a request have to wait for a step in flight."""
         return self.rules.deferred_free.waits and self.pipeline.has(request)
 
-    def _run(self, batch: Batch | None, result: Step) -> None:
+    def _run(self, batch: Batch[Request] | None, result: Step) -> None:
         """Run and commit a batch."""
         if batch is None:
             return
@@ -253,7 +259,7 @@ class Scheduler:
             result.finished.append(request.id)
         self._aborted.clear()
 
-    def _schedule_running(self, index: int, budget: int, rows: list[Row]) -> tuple[int, bool]:
+    def _schedule_running(self, index: int, budget: int, rows: list[Row[Request]]) -> tuple[int, bool]:
         """Return the tokens used, and True if a request was preempted."""
         used, position, preempted = 0, 0, False
         while position < len(self.active):
@@ -305,7 +311,7 @@ class Scheduler:
             count, stop = room, "max-model-len"
         return self.sizing.cut(request, request.computed, count, stop)
 
-    def _room(self, used: int, rows: list[Row]) -> int:
+    def _room(self, used: int, rows: list[Row[Request]]) -> int:
         """Return the tokens that the batch has left for one more request, beside the slots that drafters add."""
         return self.cap - used - self.slots * (len(rows) + 1)
 
@@ -315,7 +321,7 @@ class Scheduler:
             return 0
         return self.threshold
 
-    def _launch(self, request: Request, start: int, count: int, rows: list[Row], stop: str) -> None:
+    def _launch(self, request: Request, start: int, count: int, rows: list[Row[Request]], stop: str) -> None:
         """Put a running request's chunk into the batch, with the drafts that fit."""
         drafted = 0
         drafts: list[int] = []
@@ -329,7 +335,7 @@ class Scheduler:
         self.observer.chunk(request.id, start, start + count, drafted, stop, 0, ())
         rows.append(Row(request, start, start + count, drafts, drafted))
 
-    def _schedule_waiting(self, left: int, rows: list[Row], only_decodes: bool, prefills: bool) -> None:
+    def _schedule_waiting(self, left: int, rows: list[Row[Request]], only_decodes: bool, prefills: bool) -> None:
         """Admit waiting requests. ``only_decodes``: running ones were scheduled, and none of them is a prefill;
         ``prefills``: one of them is."""
         limit = left
@@ -462,7 +468,7 @@ class Scheduler:
 
     # After the forward pass.
 
-    def _update(self, batch: Batch, result: Step) -> None:
+    def _update(self, batch: Batch[Request], result: Step) -> None:
         rows = batch.rows
         for row in rows:
             request = row.request

@@ -7,12 +7,9 @@ beyond its width finds the rows that follow, and past the last one nothing at al
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from stateat.sim.events import Group
-
-if TYPE_CHECKING:
-    from stateat.sim.engine.request import Request
+from stateat.sim.worker.state import WorkerState
 
 OUTSIDE = -1
 """Past the end of the buffer."""
@@ -28,8 +25,8 @@ def widths(groups: Sequence[Group], max_model_len: int, num_speculative_tokens: 
     }
 
 
-class Rows:
-    """Who has which row, and what is left in them; the row freed last is taken first (vLLM's runner v2)."""
+class BlockTables:
+    """Rows of requests, and what is left in rows; the row freed last is taken first (vLLM's runner v2)."""
 
     def __init__(self, widths: Mapping[int, int], num_rows: int) -> None:
         self.widths = widths
@@ -38,35 +35,35 @@ class Rows:
         """Rows from here on were used."""
         self._free: list[int] = []
         self._row: dict[str, int] = {}
-        self._owner: dict[int, Request] = {}
+        self._owner: dict[int, WorkerState] = {}
         self._left: dict[tuple[int, int], list[int]] = {}
 
-    def enter(self, request: Request) -> None:
-        """A row for a request, unless it has one."""
-        if request.id not in self._row:
+    def enter(self, name: str, state: WorkerState) -> None:
+        """Give a request a row, unless it has one."""
+        if name not in self._row:
             if self._free:
                 row = self._free.pop()
             else:
                 self._fresh -= 1
                 row = self._fresh
-            self._row[request.id] = row
-        self._owner[self._row[request.id]] = request
+            self._row[name] = row
+        self._owner[self._row[name]] = state
 
-    def leave(self, request: Request) -> None:
-        """A request ended or was preempted: its row keeps what it held."""
-        row = self._row.pop(request.id, None)
+    def leave(self, name: str, state: WorkerState) -> None:
+        """Free the row of a request that ended or was preempted; the row keeps what it held."""
+        row = self._row.pop(name, None)
         if row is None:
             return
         del self._owner[row]
         self._free.append(row)
         for group in self.widths:
-            pages, left = request.pages[group], self._left.get((row, group), [])
+            pages, left = state.pages[group], self._left.get((row, group), [])
             self._left[row, group] = pages + left[len(pages) :]
 
-    def slot(self, request: Request, group: int, column: int) -> int:
-        """What the buffer holds where a request's row would have this column."""
+    def slot(self, name: str, group: int, column: int) -> int:
+        """Return what the buffer holds where a request's row would have this column."""
         width = self.widths[group]
-        row = self._row[request.id] + column // width
+        row = self._row[name] + column // width
         if row >= self.num_rows:
             return OUTSIDE
         owner, inside = self._owner.get(row), column % width

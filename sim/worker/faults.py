@@ -1,107 +1,195 @@
-"""What a worker keeps of a request between its steps, and how it copies states by it.
+"""Workers with one fault each, as they were reported: values of the rule ``worker`` beside the healthy one's.
 
 After a verification the state of the accepted tokens lies some columns behind the running one. The count that says how
-many is a worker's own memory: kept by request or by batch row, reset or not, one for all groups or not.
+many is a worker's own memory, and most of what goes wrong goes wrong there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+
+from stateat.sim.cache.groups import CopyOnWrite
+from stateat.sim.rules.state_writes import Left
+from stateat.sim.worker.state import R, WorkerState
+from stateat.sim.worker.worker import Row, Worker, Write
 
 TAPS = 4
 """Inputs that a short convolution reads, in the models that are served; a slot keeps the last three."""
 
-Count = Callable[[int, int], int]
-"""(tokens that a verification kept, K) -> the count that the worker applies."""
+
+class RunnerV1(Worker):
+    """vLLM's runner v1: the accepted count of a request that is skipped for a step becomes 1."""
+
+    keeps_accepted = False
 
 
-def own(kept: int, drafts: int) -> int:
-    """As many as were kept: 1 to K + 1."""
-    return kept
+class Unshifted(Worker):
+    """A copy of the state after an accepted draft leaves the convolution's inputs as before any draft (a control)."""
+
+    def shift(self, bias: int, in_place: bool) -> int:
+        return 0
 
 
-def one_too_many(kept: int, drafts: int) -> int:
-    """The state behind the one of the last token kept; after a full acceptance none of the row's (vLLM issue 50021)."""
-    return kept + 1
+class ShiftedInPlace(Worker):
+    """A shift of the convolution's inputs within one slot goes input by input, the last first, without a buffer: what
+    overlaps is read after it was written over (vLLM issues 50729, 50432)."""
+
+    def shift(self, bias: int, in_place: bool) -> int:
+        return -bias if in_place else bias
 
 
-def all_of_them(kept: int, drafts: int) -> int:
-    """The row's last state, rejected drafts and all: a rollback that rolls nothing back (mlx-lm issue 1109)."""
-    return drafts + 1
+class ContiguousView(Worker):
+    """A kernel ignores the stride of the column of slots that a batch of prefills alone gives it (vLLM issue
+    55357): in such a step, with drafts, row r takes entry r of all rows' running columns and the K behind each."""
+
+    merges = False  # Who decodes beside prefills matters.
+
+    def views(self, rows: Sequence[Row[R]]) -> dict[int, list[int]]:
+        if not self.num_drafts or any(self.speculative(row) for row in rows):
+            return {}
+        views: dict[int, list[int]] = {}
+        for group, _ in self.recurrent:
+            columns = [(row.request.worker.pages[group], row.request.worker.running[group]) for row in rows]
+            views[group] = [p for pages, at in columns for p in pages[at : at + 1 + self.num_drafts]]
+        return views
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """A worker's memory."""
+class StaleOnReset(Worker):
+    """A request that a reset put back is taken for one that runs on: its column still counts (before vLLM PR 35157)."""
 
-    keeps_accepted: bool = True
-    """Whether a request that is skipped for a step keeps its accepted count (v2)."""
-    shifts_inputs: bool = True
-    """Whether a copy of the state after an accepted draft takes the convolution's inputs up to that draft too."""
-    strides: bool = True
-    """Whether a kernel honours the stride of the column of slots that a batch of prefills alone gives it."""
-    forgets_on_reset: bool = True
-    """Whether a request that a reset put back is told apart from one that runs on: its column counts no more."""
-    count: Count = own
-    """The count that is applied after a verification."""
-    by_row: bool = False
-    """Whether counts stay in their batch rows when others end and the rows behind move up."""
-    shared: bool = False
-    """Whether one count serves all groups, so that the first group's copy resets it for the others."""
-    plain_restarts: bool = False
-    """Whether a row without drafts takes the running column's state, whatever was accepted before."""
-    pads_as_prefill: bool = False
-    """Whether a row padded with placeholders runs as a prefill, placeholders and all."""
-    saves_backward: bool = True
-    """Whether a passed boundary is saved into a column before the running one."""
-    waits: bool = True
-    """Whether copies of shared pages wait for the steps in flight."""
-    tracks_mixed: bool = True
-    """Whether ``all`` mode leaves the boundaries of prefills that run beside decodes."""
-    own_column: bool = True
-    """Whether a row works in the column where it ends, or in the first one of its table, be that the null block."""
-    buffers_shifts: bool = True
-    """Whether a shift of the convolution's inputs within one slot goes through a buffer, or input by input, the last
-    first, so that what overlaps is read after it was written over."""
-    owns_inputs: bool = True
-    """Whether a chunk too short to fill the convolution's window leaves its inputs in its own slot, or in the one from
-    which its request was started."""
-    writes_ahead: bool = False
-    """Whether a prefill that ends with a block writes for its drafter into the first column that it does not have,
-    whatever an earlier request left there."""
-    zeroes: bool = True
-    """Whether a request that starts from nothing reads a zero state, or whatever its slot holds."""
-
-    @property
-    def merges(self) -> bool:
-        """Whether decode steps of which nothing can be seen may be told at once."""
-        # Who decodes beside prefills matters where strides are not honoured, and who reads what a padded row left.
-        whole = self.count is own and not self.pads_as_prefill
-        return whole and not self.by_row and self.strides and self.own_column
+    forgets_on_reset = False
 
 
-MEMORIES: dict[str, Memory] = {
-    "v2": Memory(),
-    "v1": Memory(keeps_accepted=False),
-    "unshifted": Memory(shifts_inputs=False),
-    "contiguous-view": Memory(strides=False),
-    "stale-on-reset": Memory(forgets_on_reset=False),
-    "row-indexed": Memory(by_row=True),
-    "one-too-many": Memory(count=one_too_many),
-    "never-rolled-back": Memory(count=all_of_them),
-    "shared-count": Memory(shared=True),
-    "plain-restarts": Memory(plain_restarts=True),
-    "padded-as-prefill": Memory(pads_as_prefill=True),
-    "no-backward-copy": Memory(saves_backward=False),
-    "copies-ahead": Memory(waits=False),
-    "untracked-in-mixed": Memory(tracks_mixed=False),
-    "first-column": Memory(own_column=False),
-    "unzeroed": Memory(zeroes=False),
-    "shifted-in-place": Memory(buffers_shifts=False),
-    "short-chunk-into-source": Memory(owns_inputs=False),
-    "stale-look-ahead": Memory(writes_ahead=True),
-}
+class RowIndexed(Worker):
+    """Accepted counts stay in their batch rows when others end and the rows behind move up (vLLM issues 51571,
+    53919)."""
+
+    merges = False
+    batch_rows: BatchRows | None = None
+
+    def before(
+        self, step: int, rows: Sequence[Row[R]], copies: Sequence[CopyOnWrite], given: Sequence[Sequence[int]]
+    ) -> None:
+        self.batch_rows = self.batch_rows or BatchRows()
+        found = self.batch_rows.update([row.request.id for row in rows])
+        for row in rows:
+            state = row.request.worker
+            state.accepted = list(found.get(row.request.id, state.accepted))
+        super().before(step, rows, copies, given)
+
+    def after(self, rows: Sequence[Row[R]]) -> None:
+        super().after(rows)
+        if self.batch_rows is not None:
+            self.batch_rows.keep({row.request.id: row.request.worker.accepted for row in rows})
+
+
+class OneTooMany(Worker):
+    """The count names the state behind that of the last token kept; after a full acceptance none of the row's (vLLM
+    issue 50021)."""
+
+    merges = False
+
+    def count(self, kept: int) -> int:
+        return kept + 1
+
+
+class NeverRolledBack(Worker):
+    """The count names the row's last state, rejected drafts and all (mlx-lm issue 1109)."""
+
+    merges = False
+
+    def count(self, kept: int) -> int:
+        return self.num_drafts + 1
+
+
+class SharedCount(Worker):
+    """One count serves all groups: the first group's copy resets it for the others (vLLM issues 50432, 50729)."""
+
+    def moved(self, state: WorkerState, group: int) -> None:
+        state.accepted = [1] * len(state.accepted)
+
+
+class PlainRestarts(Worker):
+    """A row without drafts takes the running column's state, whatever was accepted before (vLLM issues 39273,
+    56531)."""
+
+    def bias(self, row: Row[R], group: int) -> int:
+        return super().bias(row, group) if row.drafts else 0
+
+
+class PaddedAsPrefill(Worker):
+    """A row that is padded with placeholders runs as a prefill, placeholders and all (before vLLM PR
+    55178)."""
+
+    merges = False  # Who reads what a padded row left matters.
+
+    def speculative(self, row: Row[R]) -> bool:
+        return not (row.drafts and row.drafts[0] < 0) and super().speculative(row)
+
+
+class NoBackwardCopy(Worker):
+    """A boundary that was passed is not saved into a column before the running one (proposed in vLLM issue 53505)."""
+
+    def saves(self, column: int, target: int) -> bool:
+        return target >= column
+
+
+class CopiesAhead(Worker):
+    """Copies of shared pages do not wait for the steps in flight (sglang 24221)."""
+
+    waits = False
+
+
+class UntrackedInMixed(Worker):
+    """In ``all`` mode prefills that run beside decodes leave no boundaries (sglang 39342)."""
+
+    def left(self, rows: Sequence[Row[R]], prefills: Sequence[Row[R]], block: int) -> Sequence[Left]:
+        if any(row.start >= row.request.prefill_end for row in rows):
+            return []
+        return super().left(rows, prefills, block)
+
+
+class FirstColumn(Worker):
+    """A row works in the first column of its table, be that the null block (vLLM issue 33937)."""
+
+    merges = False
+    leaves_null_alone = False
+
+    def column(self, end: int, block: int) -> int:
+        return 0
+
+
+class Unzeroed(Worker):
+    """A request that starts from nothing reads whatever its slot holds (vLLM issue 56524)."""
+
+    def initial(self, slot: int) -> int:
+        return slot
+
+
+class ShortChunkIntoSource(Worker):
+    """A chunk too short to fill the convolution's window leaves its inputs in the slot from which its request was
+    started (vLLM issue 56196)."""
+
+    def forward(self, row: Row[R], group: int, block: int, view: int) -> None:
+        super().forward(row, group, block, view)
+        state = row.request.worker
+        slot, source = state.pages[group][state.running[group]], self.started_from.get((row.request.id, group), 0)
+        if row.end - row.start >= TAPS - 1 or source in (0, slot):
+            return
+        for target, inputs in ((source, slot), (slot, -1)):
+            self.observer.copy(row.request.id, group, "cow", target, target, inputs, 0)
+
+
+class StaleLookAhead(Worker):
+    """A prefill that ends with a block writes the last of its drafter's states into the first column that it does not
+    have, whatever an earlier request left there (vLLM issue 57605)."""
+
+    def on_the_way(self, row: Row[R], group: int, block: int) -> list[Write]:
+        writes = super().on_the_way(row, group, block)
+        if not self.num_drafts or row.end % block:
+            return writes
+        slot = self.block_tables.slot(row.request.id, group, row.end // block + self.num_drafts)
+        return [(row.end, slot), *writes] if slot > 0 else writes
 
 
 class BatchRows:

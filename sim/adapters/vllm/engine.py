@@ -29,23 +29,10 @@ from stateat.sim.options import Options
 from stateat.sim.releases.policy import Policy
 from stateat.sim.rules.restore_column import config_block
 from stateat.sim.tokens import segment_ids
-from stateat.sim.worker.block_tables import Rows, widths
-from stateat.sim.worker.worker import Row, Worker
+from stateat.sim.worker.block_tables import BlockTables, widths
+from stateat.sim.worker.state import Asked
+from stateat.sim.worker.worker import Row
 from stateat.sim.workload import Arrival
-
-
-class LiveWorker(Worker):
-    """The physical model; which state a chunk exports on its way is what the release says."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.exports: dict[str, int] = {}
-        """Of this step's requests: the offset that each exports."""
-
-    def _exported(self, row: Row, request: Request, group: int, block: int) -> tuple[int, int] | None:
-        offset = self.exports.get(request.id, 0)
-        slot = request.pages[group][-(-row.end // block) - 2] if offset else 0
-        return (offset, slot) if slot else None
 
 
 class LiveScheduler:
@@ -77,17 +64,20 @@ class LiveScheduler:
         self.warnings = about["warnings"]
         self._free = about["free"]
         self.requests: dict[str, Request] = {}
-        self.worker = LiveWorker(
+        self.exports: dict[str, int] = {}
+        """Offsets of the states that this step's requests export on their way."""
+        self.worker = rules.worker(
             options.groups,
             self.num_drafts,
-            rules.restore_column,
-            config_block(rules.restore_column, options, policy.grid),
-            rules.worker,
-            observer,
-            None,
-            rules.state_writes,
-            options.mamba_chunk_size,
-            Rows(widths(options.groups, options.max_model_len, self.num_drafts), options.max_num_seqs),
+            seed=rules.restore_column,
+            config_block=config_block(rules.restore_column, options, policy.grid),
+            observer=observer,
+            block_tables=BlockTables(
+                widths(options.groups, options.max_model_len, self.num_drafts), options.max_num_seqs
+            ),
+            export=self._exported,
+            kernel=rules.state_writes,
+            mamba_chunk_size=options.mamba_chunk_size,
         )
         cache = KVCache(options, rules, Observer())
         self.sizing = Sizing(policy, cache, Encoder(policy))
@@ -96,6 +86,10 @@ class LiveScheduler:
         """Preemptions since some request last got further than it had ever been."""
         self._aborted: dict[str, None] = {}
         self._reset = ""
+
+    def _exported(self, request: Asked, start: int, end: int, block: int) -> tuple[int, int]:
+        """Return the offset of the state that the release says a chunk exports (0: none), and its column."""
+        return self.exports.get(request.id, 0), -(-end // block) - 2
 
     def add(self, arrival: Arrival, time: int) -> None:
         """A request arrives."""
@@ -171,21 +165,21 @@ class LiveScheduler:
         self._update(rows, result)
         return result
 
-    def _rows(self, said: Sequence[RowSaid]) -> list[Row]:
+    def _rows(self, said: Sequence[RowSaid]) -> list[Row[Request]]:
         rows = []
-        self.worker.exports = {}
+        self.exports = {}
         self._check.names([row[0] for row in said], self.requests)
         for name, start, end, drafts, table, more, heard, export, offered in said:
             request = self.requests[name]
             self._check.blocks(name, table, more)
             if table is not None:
-                request.pages = table
+                request.worker.pages = table
             elif more is not None:
                 for pages, blocks in zip(request.pages, more, strict=True):
                     pages += blocks
             self._check.chunk(request, start, end, len(drafts), export)
             if export:
-                self.worker.exports[name] = export
+                self.exports[name] = export
             stop = self._stop(request, start, end, heard, offered)
             self.observer.chunk(name, start, end, len(drafts), stop, 0, ())
             # Placeholders that the split clipped are judged, but not run.
@@ -202,7 +196,7 @@ class LiveScheduler:
         named = self.sizing.name(request, start, offered, end) if offered else ""
         return named or ("prompt-end" if end >= request.num_tokens else "budget")
 
-    def _update(self, rows: list[Row], result: Step) -> None:
+    def _update(self, rows: list[Row[Request]], result: Step) -> None:
         sampled: dict[str, list[int]] = {}
         drafts: dict[str, list[int]] = {}
         for row in rows:
@@ -224,7 +218,7 @@ class LiveScheduler:
         if finished:
             raise EngineError(f"{self.child.name} ended requests that it did not run: {', '.join(finished)}")
 
-    def _sample(self, row: Row, sampled: dict[str, list[int]], drafts: dict[str, list[int]]) -> None:
+    def _sample(self, row: Row[Request], sampled: dict[str, list[int]], drafts: dict[str, list[int]]) -> None:
         """What the model would emit for a row, and what its drafter would propose."""
         request, known = row.request, row.request.num_tokens
         if sample(row, self.num_drafts, self.observer):

@@ -2,60 +2,58 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stateat.sim.events import Group
-from stateat.sim.worker.block_tables import OUTSIDE, Rows, widths
+from stateat.sim.worker.block_tables import OUTSIDE, BlockTables, widths
+from stateat.sim.worker.state import WorkerState
 
-WIDTH, ROWS = 4, 3
-
-
-@dataclass
-class Holder:
-    id: str
-    pages: list[list[int]] = field(default_factory=lambda: [[]])
+WIDTH, NUM_ROWS = 4, 3
 
 
-def rows() -> Rows:
-    return Rows({0: WIDTH}, ROWS)
+def holding(*pages: int) -> WorkerState:
+    state = WorkerState(1)
+    state.pages = [list(pages)]
+    return state
 
 
-@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, WIDTH)), max_size=30), st.integers(0, 3 * WIDTH * ROWS))
+def rows() -> BlockTables:
+    return BlockTables({0: WIDTH}, NUM_ROWS)
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, WIDTH)), max_size=30), st.integers(0, 3 * WIDTH * NUM_ROWS))
 def test_a_column_is_what_a_flat_buffer_holds_there(moves: list[tuple[int, int]], column: int) -> None:
-    table, buffer = rows(), [0] * (WIDTH * ROWS)
-    free, holders, place, block = list(range(ROWS)), dict[int, Holder](), dict[int, int](), 0
+    table, buffer = rows(), [0] * (WIDTH * NUM_ROWS)
+    free, holders, place, block = list(range(NUM_ROWS)), dict[int, WorkerState](), dict[int, int](), 0
     for who, length in moves:
         if who in holders:
-            table.leave(holders.pop(who))  # type: ignore[arg-type]
+            table.leave(str(who), holders.pop(who))
             free.append(place.pop(who))
         elif free:
             pages = list(range(block + 1, block + 1 + length))
             block += length
-            holders[who], place[who] = Holder(str(who), [pages]), free.pop()
-            table.enter(holders[who])  # type: ignore[arg-type]
+            holders[who], place[who] = holding(*pages), free.pop()
+            table.enter(str(who), holders[who])
             buffer[place[who] * WIDTH : place[who] * WIDTH + length] = pages
-    for who, holder in holders.items():
+    for who in holders:
         at = place[who] * WIDTH + column
-        assert table.slot(holder, 0, column) == (buffer[at] if at < len(buffer) else OUTSIDE)  # type: ignore[arg-type]
+        assert table.slot(str(who), 0, column) == (buffer[at] if at < len(buffer) else OUTSIDE)
 
 
 def test_what_a_request_leaves_lies_under_the_next_one() -> None:
-    table, first, then = rows(), Holder("a", [[7, 8, 9]]), Holder("b", [[5]])
-    table.enter(first)  # type: ignore[arg-type]
-    table.leave(first)  # type: ignore[arg-type]
-    table.enter(then)  # type: ignore[arg-type]
-    assert [table.slot(then, 0, column) for column in range(5)] == [5, 8, 9, 0, OUTSIDE]  # type: ignore[arg-type]
+    table, first = rows(), holding(7, 8, 9)
+    table.enter("a", first)
+    table.leave("a", first)
+    table.enter("b", holding(5))
+    assert [table.slot("b", 0, column) for column in range(5)] == [5, 8, 9, 0, OUTSIDE]
 
 
 def test_a_request_without_a_row_leaves_nothing() -> None:
     table = rows()
-    table.leave(Holder("a", [[7]]))  # type: ignore[arg-type]
-    holder = Holder("b")
-    table.enter(holder)  # type: ignore[arg-type]
-    assert table.slot(holder, 0, 0) == 0  # type: ignore[arg-type]
+    table.leave("a", holding(7))
+    table.enter("b", holding())
+    assert table.slot("b", 0, 0) == 0
 
 
 def test_the_widths_of_the_reports() -> None:

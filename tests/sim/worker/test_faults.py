@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+from asker import made
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateat.sim.worker.faults import MEMORIES, BatchRows, Memory, all_of_them, one_too_many, own
+from stateat.sim.events import Observer
+from stateat.sim.worker.faults import BatchRows, NeverRolledBack, OneTooMany
+from stateat.sim.worker.rules import WORKER
+from stateat.sim.worker.worker import Worker
 
 
 def test_newcomers_take_free_rows_and_the_last_rows_move_into_the_gaps_without_their_counts() -> None:
@@ -32,14 +37,19 @@ def test_a_batch_in_which_nobody_leaves_gives_everybody_his_own_count(steps: lis
 
 @given(kept=st.integers(1, 5), drafts=st.integers(4, 6))
 def test_counts(kept: int, drafts: int) -> None:
-    assert own(kept, drafts) == kept
-    assert one_too_many(kept, drafts) == kept + 1
-    assert all_of_them(kept, drafts) == drafts + 1
+    counts = [made(kind, (), drafts, Observer()).count(kept) for kind in (Worker, OneTooMany, NeverRolledBack)]
+    assert counts == [kept, kept + 1, drafts + 1]
 
 
 def test_decode_steps_are_told_at_once_only_where_counts_are_the_requests_own() -> None:
-    known = {name: memory for name, memory in MEMORIES.items() if isinstance(memory, Memory)}
-    assert [name for name, memory in known.items() if not memory.merges] == [
+    assert [name for name, kind in WORKER.items() if not kind.merges] == [
         "contiguous-view", "row-indexed", "one-too-many", "never-rolled-back", "padded-as-prefill",
             "first-column",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(set(WORKER) - {"v2"}))
+def test_a_fault_says_what_it_is_and_overrides_something(name: str) -> None:
+    kind = WORKER[name]
+    assert kind.__bases__ == (Worker,) and kind.__doc__
+    assert [key for key in vars(kind) if not key.startswith("__") and hasattr(Worker, key)]

@@ -1,35 +1,22 @@
-"""The physical model of a worker, row by row."""
+"""The physical model against the words of the design (section 6), row by row."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from asker import Asker, made, row
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stateat.sim.cache.groups import CopyOnWrite
 from stateat.sim.events import Group, Observer
-from stateat.sim.rules.restore_column import state_block_column
-from stateat.sim.worker.block_tables import Rows
-from stateat.sim.worker.faults import Memory
+from stateat.sim.worker.block_tables import BlockTables
+from stateat.sim.worker.faults import ContiguousView, RunnerV1
 from stateat.sim.worker.worker import Row, Worker
 
 B = 16
 GROUPS = (Group("attention", "full-attention", 4), Group("gdn", "recurrent", B))
-
-
-@dataclass
-class Asker:
-    """Of a request all that a worker looks at."""
-
-    id: str = "a"
-    num_prompt: int = 40
-    pages: list[list[int]] = field(default_factory=lambda: [[], list(range(100, 120))])
-    running: list[int] = field(default_factory=lambda: [-1, -1])
-    accepted: list[int] = field(default_factory=lambda: [1, 1])
-    last_step: int = -1
 
 
 class Heard(Observer):
@@ -48,13 +35,9 @@ class Heard(Observer):
         self.events.append(("allocate", request, group, column, list(slots)))
 
 
-def worker(drafts: int = 0, keeps: bool = True, seed: Any = state_block_column) -> tuple[Worker, Heard]:
+def worker(drafts: int = 0, kind: type[Worker] = Worker, **more: Any) -> tuple[Worker, Heard]:
     heard = Heard()
-    return Worker(GROUPS, drafts, seed, 64, Memory(keeps), heard), heard
-
-
-def row(request: Asker, start: int, end: int, drafts: list[int] | None = None, emitted: int = 0) -> Row:
-    return Row(request, start, end, drafts or [], len(drafts or []), emitted)  # type: ignore[arg-type]
+    return made(kind, GROUPS, drafts, heard, **more), heard
 
 
 # Before the forward pass.
@@ -133,7 +116,7 @@ def test_of_a_relocated_block_only_the_inputs_of_the_convolution_move() -> None:
 def test_v2_remembers_the_accepted_count_of_a_skipped_request_and_v1_does_not(
     keeps: bool, since: int, read: int
 ) -> None:
-    told, heard = worker(drafts=3, keeps=keeps)
+    told, heard = worker(drafts=3, kind=Worker if keeps else RunnerV1)
     request = Asker(num_prompt=10, running=[-1, 2], accepted=[1, 3], last_step=0)
     told.before(since, [row(request, 43, 47, [1, 2, 3])], [], [[], []])
     assert heard.events[0][5] == read
@@ -203,7 +186,7 @@ def test_without_a_drafter_no_row_is_speculative() -> None:
 
 @given(known=st.integers(33, 48), drafts=st.integers(0, 3), data=st.data())
 def test_a_boundary_that_was_passed_goes_to_its_own_column(known: int, drafts: int, data: st.DataObject) -> None:
-    """Verified drafts: with m outputs emitted, state@b of a boundary b inside is copied into column b / block - 1."""
+    """DESIGN 6.5, in its own words."""
     emitted = data.draw(st.integers(0, drafts + 1))
     column = -(-(known + drafts) // B) - 1
     request = Asker(running=[-1, column])
@@ -275,8 +258,8 @@ def test_state_at_computed_is_always_where_the_next_row_reads(known: int, right:
 def test_a_run_tells_what_its_last_step_left() -> None:
     told, heard = worker(drafts=2)
     request = Asker(running=[-1, 2], accepted=[1, 2])
-    last = Row(request, 44, 47, [7, 8], 2, 3)  # type: ignore[arg-type]
-    told.run(request, 41, last, 2)  # type: ignore[arg-type]
+    last = Row(request, 44, 47, [7, 8], 2, 3)
+    told.run(request, 41, last, 2)
     assert heard.events == [("advance", "a", 41, 47, [7, 8], 103, [(45, 102), (46, 103), (47, 104)], 2)]
     assert request.accepted[1] == 3
 
@@ -284,14 +267,14 @@ def test_a_run_tells_what_its_last_step_left() -> None:
 def test_a_run_without_drafts_stays_in_its_slot() -> None:
     told, heard = worker()
     request = Asker(running=[-1, 2])
-    told.run(request, 41, Row(request, 45, 46, [], 0, 1), 5)  # type: ignore[arg-type]
+    told.run(request, 41, Row(request, 45, 46, [], 0, 1), 5)
     assert heard.events == [("advance", "a", 41, 46, [], 102, [(46, 102)], 5)]
 
 
 # The seed.
 
 
-def told_seeds(told: Worker, heard: Heard, rows: list[Row]) -> list[tuple[int, ...]]:
+def told_seeds(told: Worker, heard: Heard, rows: list[Row[Asker]]) -> list[tuple[int, ...]]:
     seeds: list[tuple[int, ...]] = []
     heard.seed = lambda request, group, *rest: seeds.append(rest)  # type: ignore[method-assign]
     told.before(0, rows, [], [[], []])
@@ -300,14 +283,14 @@ def told_seeds(told: Worker, heard: Heard, rows: list[Row]) -> list[tuple[int, .
 
 def test_the_seed_is_told_with_what_the_row_holds_there() -> None:
     told, heard = worker()
-    told.table = Rows({1: 30}, 4)
+    told.block_tables = BlockTables({1: 30}, 4)
     assert told_seeds(told, heard, [row(Asker(), 33, 80)]) == [(2, 30, 102)]
     assert told_seeds(told, heard, [row(Asker("b"), 0, 16)]) == []
 
 
 def test_a_seed_past_the_table_is_told_and_brings_nothing() -> None:
     told, heard = worker(seed=lambda start, block, other: 7)
-    told.table = Rows({1: 5}, 1)
+    told.block_tables = BlockTables({1: 5}, 1)
     assert told_seeds(told, heard, [row(Asker(), 33, 80)]) == [(7, 5, -1)]
     assert heard.events[0] == ("copy", "a", 1, "pre", -1, 104, -1, 0)
 
@@ -315,7 +298,7 @@ def test_a_seed_past_the_table_is_told_and_brings_nothing() -> None:
 def test_a_seed_past_its_row_finds_the_next_one() -> None:
     """The row taken first is the last of the table."""
     told, heard = worker(seed=lambda start, block, other: 7)
-    told.table = Rows({1: 5}, 2)
+    told.block_tables = BlockTables({1: 5}, 2)
     first = Asker("a", pages=[[], [1, 2, 3, 4, 5]], running=[-1, 0])
     assert told_seeds(told, heard, [row(first, 8, 9), row(Asker("b"), 33, 80)]) == [(7, 5, 3)]
 
@@ -323,22 +306,20 @@ def test_a_seed_past_its_row_finds_the_next_one() -> None:
 # A strided column, read as if it were contiguous.
 
 
-def views(**memory: bool) -> list[tuple[int, int]]:
-    heard = Heard()
-    told = Worker(GROUPS, 2, state_block_column, 64, Memory(**memory), heard)
+def views(kind: type[Worker]) -> list[tuple[int, int]]:
+    told, heard = worker(drafts=2, kind=kind)
     first, second = Asker("a"), Asker("b", pages=[[], list(range(200, 220))])
     told.before(0, [row(first, 0, 16), row(second, 0, 16)], [], [[], []])
     return [event[6][0] for event in heard.events]
 
 
 def test_prefills_alone_take_the_first_rows_columns() -> None:
-    assert views() == [(16, 100), (16, 200)]
-    assert views(strides=False) == [(16, 100), (16, 101)]
+    assert views(Worker) == [(16, 100), (16, 200)]
+    assert views(ContiguousView) == [(16, 100), (16, 101)]
 
 
 def test_beside_a_speculative_row_each_has_its_own() -> None:
-    heard = Heard()
-    told = Worker(GROUPS, 2, state_block_column, 64, Memory(strides=False), heard)
+    told, heard = worker(drafts=2, kind=ContiguousView)
     decode = Asker("d", num_prompt=10, running=[-1, 0])
     told.before(0, [row(decode, 12, 15, [1, 2]), row(Asker("b", pages=[[], [200, 201, 202]]), 0, 16)], [], [[], []])
     assert heard.events[-1][6] == [(16, 200)]

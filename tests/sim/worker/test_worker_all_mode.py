@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from asker import Asker, made
+from asker import row as row_of
 
 from stateat.sim.events import Group, Observer
-from stateat.sim.rules.restore_column import state_block_column
 from stateat.sim.rules.state_writes import STATE_WRITES
-from stateat.sim.worker.faults import MEMORIES
+from stateat.sim.worker.rules import WORKER
 from stateat.sim.worker.worker import Row, Worker
 
 B = 16
 ALL = (Group("attention", "full-attention", 4), Group("ssd", "recurrent", B, mamba_cache_mode="all"))
 ALIGN = (Group("attention", "full-attention", 4), Group("gdn", "recurrent", B))
-
-
-@dataclass
-class Asker:
-    """Of a request all that a worker looks at."""
-
-    id: str = "a"
-    num_prompt: int = 40
-    pages: list[list[int]] = field(default_factory=lambda: [[], list(range(100, 112))])
-    running: list[int] = field(default_factory=lambda: [-1, -1])
-    accepted: list[int] = field(default_factory=lambda: [1, 1])
-    last_step: int = -1
 
 
 class Heard(Observer):
@@ -48,17 +36,17 @@ def worker(
     groups: tuple[Group, ...] = ALL, drafts: int = 3, memory: str = "v2", kernel: str = "align-and-all", chunk: int = 0
 ) -> tuple[Worker, Heard]:
     heard = Heard()
-    rules: tuple[Any, Any] = (MEMORIES[memory], STATE_WRITES[kernel])
-    return Worker(groups, drafts, state_block_column, 64, rules[0], heard, None, rules[1], chunk), heard
+    told = made(WORKER[memory], groups, drafts, heard, kernel=STATE_WRITES[kernel], mamba_chunk_size=chunk)
+    return told, heard
 
 
-def step(told: Worker, number: int, *rows: Row) -> None:
+def step(told: Worker, number: int, *rows: Row[Asker]) -> None:
     told.before(number, list(rows), [], [[], []])
     told.after(list(rows))
 
 
-def row(request: Asker, start: int, end: int, drafts: int = 0, emitted: int = 0, id: int = 7) -> Row:
-    return Row(request, start, end, [id] * drafts, drafts, emitted)  # type: ignore[arg-type]
+def row(request: Asker, start: int, end: int, drafts: int = 0, emitted: int = 0, id: int = 7) -> Row[Asker]:
+    return row_of(request, start, end, [id] * drafts, emitted)
 
 
 def test_a_prefill_leaves_a_state_in_every_column() -> None:

@@ -1,0 +1,82 @@
+"""Steps in flight: their fate when a request is taken away, and when blocks that they may use are free again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stateat.sim.rules.record import Rule, Standing, Value, When
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """Fate of a request's steps in flight when it is taken away."""
+
+    runs_on: bool
+    """They run to their end, and what they sample is discarded; else they do not run."""
+    unpublishes: bool = False
+    """The claims that they were to make true are withdrawn with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """Time at which blocks that steps in flight may use go back to the pool."""
+
+    waits: bool = True
+    """Blocks of a request that ends or is preempted are free once its steps have run (vLLM's deferred frees)."""
+    guards: bool = True
+    """Nobody is preempted whose blocks would have to wait: that frees nothing now (vLLM 0.30)."""
+    confirmed: bool = True
+    """A state is freed by what has been computed; else by what steps in flight will have computed too."""
+
+
+ABORT: Rule[Abort] = Rule(
+    "What becomes of the steps in flight of a request that is taken away?",
+    {
+        "runs-on": Value(Abort(runs_on=True), "They run, and nobody hears what they sampled.", "vLLM to 0.33"),
+        "dropped": Value(
+            Abort(runs_on=False),
+            "They do not run (those from before a preemption do); what they were to make true stays published.",
+            "vLLM issue 56525",
+            Standing.FAULT,
+        ),
+        "dropped-and-unpublished": Value(
+            Abort(runs_on=False, unpublishes=True),
+            "They do not run (those from before a preemption do), and what they were to make true is withdrawn.",
+            "vLLM issue 56525",
+            Standing.PROPOSAL,
+        ),
+    },
+    When(
+        "with a request that is taken away (`abort`)",
+        lambda options, requests: any(r.abort is not None for r in requests),
+    ),
+)
+
+FREE: Rule[Free] = Rule(
+    "When do blocks that steps in flight may use go back to the pool?",
+    {
+        "when-run": Value(
+            Free(),
+            "Those of a request that ends or is preempted when its steps have run, and nobody is preempted whose "
+            "blocks would have to wait; states that it has passed when what has been computed lies behind them.",
+            "vLLM 0.30 to 0.33 (it waits only where a connector may load into them)",
+        ),
+        "when-run-unguarded": Value(
+            Free(guards=False),
+            "As `when-run`; but a victim whose blocks have to wait is preempted all the same, and frees nothing.",
+            "vLLM to 0.29",
+        ),
+        "at-once": Value(Free(waits=False), "At once.", "before vLLM PR 45357", Standing.FAULT),
+        "ahead": Value(
+            Free(confirmed=False),
+            "As `when-run`, but states that it has passed already when what steps in flight will have computed lies "
+            "behind them.",
+            "before vLLM PR 36879",
+            Standing.FAULT,
+        ),
+    },
+    When(
+        "with steps in flight (`max_concurrent_batches` above 1)",
+        lambda options, requests: options.max_concurrent_batches > 1,
+    ),
+)
