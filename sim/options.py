@@ -2,36 +2,86 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from math import lcm
+from dataclasses import dataclass, field, fields, replace
+from math import gcd, lcm
+from typing import Annotated, Literal
+
+from pydantic import Field
+from pydantic import Strict as StrictMark
 
 from stateat.sim.events import Group
+from stateat.sim.schema import (
+    MAX_BLOCK_SIZE,
+    MAX_NUM_BLOCKS,
+    MAX_STEP_TOKENS,
+    BlockSize,
+    Count,
+    Drafts,
+    Length,
+    Name,
+    StrictRecord,
+    WrittenAs,
+)
 
 INFILL_METHODS = ("dflash", "dspark")
 """Drafters that fill in all drafts at once, from the states of the tokens before them alone."""
 LOOK_AHEAD_METHODS = ("mtp", "eagle", "eagle3", *INFILL_METHODS)
 """Drafters for which a hit gives something up (the drop): they look one token ahead; to 0.32 those that fill in too."""
 METHODS = (*LOOK_AHEAD_METHODS, "ngram")
+LISTED = StrictMark(False)
+"""A tuple is written as a list, the only sequence that YAML has; what it holds stays strict."""
 
 
 @dataclass(frozen=True, slots=True)
-class Speculative:
+class GroupOptions(Group, StrictRecord):
+    """A KV cache group, layers that share block tables, as a file writes it: with the block of one rank."""
+
+    name: Name
+    """Unique among the groups."""
+    kind: Literal["full-attention", "recurrent"]
+    """`recurrent`: Mamba, GDN, KDA and the like."""
+    block_size: BlockSize
+    """Tokens in a block."""
+    eagle: bool = False
+    """Whether a look-ahead drafter's drop applies to it."""
+    mamba_cache_mode: Literal["align", "all"] = "align"
+    """Which states a chunk leaves: that at its end, or (up to vLLM 0.29) those at every boundary too."""
+    sliding_window: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] = 0
+    """Tokens that attention reaches back to; 0: all of them."""
+    prefix_cacheable: bool = True
+    """Whether the group takes part in prefix caching; false: its blocks are a request's own scratch."""
+
+    def span(self, ranks: int) -> int:
+        """Tokens of a block over all ranks: full attention spreads its blocks over them."""
+        spread = self.kind == "full-attention" and self.prefix_cacheable and not self.sliding_window
+        return self.block_size * (ranks if spread else 1)
+
+    def over(self, ranks: int) -> Group:
+        """The group as the engine has it, with the blocks of all ranks together."""
+        own = {field.name: getattr(self, field.name) for field in fields(Group)}
+        return Group(**(own | {"block_size": self.span(ranks)}))
+
+
+@dataclass(frozen=True, slots=True)
+class Speculative(StrictRecord):
     """Speculative decoding."""
 
-    method: str = "ngram"
-    num_speculative_tokens: int = 0
-    accepted_drafts: tuple[int, ...] = (0,)
-    """Entry m mod len: accepted drafts of a request's m-th proposal."""
-    acceptance_rate: float | None = None
-    """Instead of a cycle: each draft is right with this probability, drawn from the scenario's seed."""
-    draft_slots: int = 0
-    """Slots that a drafter with a model of its own adds to the batch, beside those scheduled."""
+    method: Literal[METHODS] = "ngram"  # type: ignore[valid-type]
+    """All but `ngram` make a hit give something up: they look one token ahead (`dflash` and `dspark`: to vLLM 0.32)."""
+    num_speculative_tokens: Drafts = 0
+    """K: draft tokens of a proposal; 0 turns it off."""
+    accepted_drafts: Annotated[tuple[Drafts, ...], LISTED, Field(min_length=1)] | None = None
+    """Entry m mod len: drafts that are right in a request's m-th proposal (0 to K); [0] by default."""
+    acceptance_rate: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Instead of accepted_drafts: each draft is right with this probability, drawn from the scenario's seed."""
+    draft_slots: Annotated[int, Field(ge=0, le=1024)] = 0
+    """Slots that a drafter with a model of its own adds to the batch for each request."""
     multi_module: bool = False
-    """Whether each draft token comes from a module of its own (MTP), which reads K tokens ahead."""
+    """Whether each draft token comes from a module of its own, which reads K tokens ahead (since vLLM 0.29)."""
     block_drop: bool = True
     """Whether a look-ahead drafter gives up the last block of a hit (an option since vLLM 0.32)."""
     hash_lookahead: bool = True
-    """Whether hashes cover the token behind their block in its stead (an option since vLLM 0.33)."""
+    """Whether hashes cover the token behind their block in its stead (an option of vLLM 0.33)."""
 
     @property
     def eagle(self) -> bool:
@@ -52,71 +102,94 @@ class Speculative:
             return 0
         return self.num_speculative_tokens if self.multi_module and self.method == "mtp" else 1
 
-
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """How long a step lasts, in microseconds: ``base + per_prefill_token * p + per_decode_token * d``."""
-
-    base: int = 8000
-    per_prefill_token: float = 20.0
-    per_decode_token: float = 40.0
+    @property
+    def cycle(self) -> tuple[int, ...]:
+        """Accepted drafts of a request's proposals, over and over; no draft is accepted where nothing is said."""
+        return self.accepted_drafts or (0,)
 
 
 @dataclass(frozen=True, slots=True)
-class Offload:
-    """A tier below the pool (CPU memory)."""
+class Costs(StrictRecord):
+    """How long a step lasts under `clock: us`: base + per_prefill_token * p + per_decode_token * d."""
 
-    blocks: int = 0
-    """Blocks of any group that it keeps; 0: there is none."""
+    base: Annotated[int, Field(ge=0, le=10**9)] = 8000
+    """Microseconds of any step."""
+    per_prefill_token: Annotated[float, Field(ge=0, le=1e6)] = 20.0
+    """Microseconds of each prompt token of a step."""
+    per_decode_token: Annotated[float, Field(ge=0, le=1e6)] = 40.0
+    """Microseconds of each decode token (drafts included) of a step."""
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """An engine's configuration; sizes in tokens unless they say blocks."""
+class Offload(StrictRecord):
+    """A tier below the pool: CPU memory."""
 
-    groups: tuple[Group, ...]
-    preset: str = "vllm-0.27.0"
-    rules: dict[str, str] = field(default_factory=dict)
-    """Rule values that differ from the preset's."""
-    num_blocks: int = 10_000
-    """Blocks in the pool, the null block among them."""
-    max_num_batched_tokens: int = 8192
-    max_num_seqs: int = 128
-    max_concurrent_batches: int = 1
-    """Steps that are decided and have not committed: 1, or the stages of a pipeline."""
-    max_model_len: int = 266_240
-    long_prefill_token_threshold: int = 0
+    blocks: Annotated[int, Field(ge=0, le=MAX_NUM_BLOCKS)] = 0
+    """Blocks of any group that it keeps, the least recently used go first; 0: there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options(StrictRecord):
+    """The configuration of an engine, by vLLM's names: what a file may say and what the engine takes."""
+
+    preset: str = field(default="vllm-0.27.0", kw_only=True)
+    """The release whose rules hold: `vllm-0.26.0` and so on."""
+    rules: dict[str, str] = field(default_factory=dict, kw_only=True)
+    """Rules that differ from the preset's, by name; a value is a known one or `module:Class`."""
+    groups: Annotated[tuple[Annotated[Group, WrittenAs(GroupOptions)], ...], LISTED, Field(min_length=1, max_length=64)]
+    """The KV cache groups, at least one."""
+    num_blocks: Annotated[int, Field(ge=1, le=MAX_NUM_BLOCKS)] = 10_000
+    """Blocks in the pool that all groups share, the null block among them."""
+    max_num_batched_tokens: Length = 8192
+    """Token budget of a step."""
+    max_num_seqs: Count = 128
+    """Requests that run at a time."""
+    max_concurrent_batches: Annotated[int, Field(ge=1, le=64)] = 1
+    """Steps that are decided before the first of them has run: the stages of a pipeline."""
+    max_model_len: Annotated[int, Field(ge=2, le=MAX_STEP_TOKENS)] = 266_240
+    """Longest sequence, tokens; a prompt is at least one token shorter."""
+    long_prefill_token_threshold: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] = 0
+    """Most tokens of one request in a step; 0: no such limit."""
     enable_prefix_caching: bool = True
+    """Whether finished blocks can be hit."""
     partial_hits: bool = True
-    """Whether hits finer than a block are on, where the hash unit allows them."""
-    decode_context_parallel_size: int = 1
-    """Ranks over which full attention is spread; ``groups`` have the blocks of all of them together."""
-    prefix_match_unit: int | None = None
-    cache_config_block_size: int | None = None
-    initial_block_size: int = 16
-    """``cache_config.block_size`` before the engine resolves it: what the command line says, or vLLM's default."""
-    watermark: float = 0.0
+    """Whether hits may be finer than a block, where the hash unit allows it."""
+    decode_context_parallel_size: Annotated[int, Field(ge=1, le=64)] = 1
+    """Ranks over which full attention is spread: its blocks hold so many times more tokens; states are on each."""
+    prefix_match_unit: BlockSize | None = None
+    """Tokens of a hash; the greatest common divisor of the block sizes by default."""
+    cache_config_block_size: BlockSize | None = None
+    """vLLM's cache_config.block_size, tokens: the grid of the split; the recurrent block by default."""
+    initial_block_size: BlockSize = 16
+    """vLLM's --block-size, or its default: cache_config.block_size before it is resolved (rule `seed`)."""
+    watermark: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Fraction of the pool that admission keeps free."""
     scheduler_reserve_full_isl: bool = True
-    num_prefill_checkpoint_blocks: int = 0
-    """Blocks for a state that a prefill chunk exports on its way (0 or 1)."""
-    prefill_checkpoint_alignment: int = 1
-    """Tokens: where in a chunk the kernel can export one."""
-    prefix_cache_retention_interval: int | None = None
-    """Tokens between states that stay published; 0: only those that a resend needs; None: all."""
+    """Whether admission wants room for the whole prompt."""
+    num_prefill_checkpoint_blocks: Annotated[int, Field(ge=0, le=1)] = 0
+    """Blocks for a state that a prefill chunk exports on its way (since vLLM 0.29)."""
+    prefill_checkpoint_alignment: BlockSize = 1
+    """Tokens: where in a chunk the kernel can export one (since vLLM 0.32)."""
+    prefix_cache_retention_interval: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] | None = None
+    """Tokens between states that stay published; 0: only those that a resend needs; all by default (since 0.29)."""
     shared_prefix_checkpoint: bool = False
-    """Whether a chunk stops exactly where a prefix is known to be shared."""
-    encoder_cache_size: int | None = None
-    """Embeddings of encoded items (images) that are kept; None: ``max_num_batched_tokens``, as in vLLM."""
-    max_num_encoder_input_tokens: int | None = None
-    """Embeddings that a step may encode; None: ``max_num_batched_tokens``."""
-    mamba_chunk_size: int = 0
-    """Tokens of a recurrent kernel's own chunk (``all`` mode); 0: one that ends at every boundary."""
+    """Whether a chunk stops exactly where a prefix is known to be shared (since vLLM 0.32)."""
+    encoder_cache_size: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] | None = None
+    """Embeddings of encoded items (images) that are kept; max_num_batched_tokens by default."""
+    max_num_encoder_input_tokens: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] | None = None
+    """Embeddings that a step may encode; max_num_batched_tokens by default."""
+    mamba_chunk_size: Annotated[int, Field(ge=0, le=MAX_BLOCK_SIZE)] = 0
+    """Tokens of a recurrent kernel's own chunk, which has a state at its end (`all` mode); 0: it fits the block."""
     disable_chunked_mm_input: bool = False
-    """Whether a chunk may not end inside an encoded item that it does not start in."""
+    """Whether no chunk may end inside an encoded item that it does not start in."""
     offload: Offload = Offload()
+    """A tier below the pool, into which full blocks are stored and from which requests are started; none by default."""
     speculative: Speculative = Speculative()
-    clock: str = "us"
+    """Speculative decoding; off by default."""
+    clock: Literal["us", "steps"] = "us"
+    """What times count: microseconds, or one step for each integer."""
     costs: Costs = Costs()
+    """How long a step lasts under `clock: us`."""
 
     @property
     def attention(self) -> tuple[int, ...]:
@@ -154,14 +227,17 @@ class Options:
         """The granularity of hashes: the blocks' greatest common divisor, unless ``prefix_match_unit`` says."""
         if self.prefix_match_unit is not None:
             return self.prefix_match_unit
-        from math import gcd
-
         return gcd(*(g.block_size for g in self.groups if g.prefix_cacheable))
 
     @property
     def scheduler_block_size(self) -> int:
         """The granularity of hits when they are not finer than a block."""
         return lcm(*(g.block_size for g in self.groups if g.prefix_cacheable))
+
+    def over_ranks(self) -> Options:
+        """What the engine takes of options as a file writes them: groups with the blocks of all ranks together."""
+        ranks = self.decode_context_parallel_size
+        return replace(self, groups=tuple(g.over(ranks) if isinstance(g, GroupOptions) else g for g in self.groups))
 
 
 def least_blocks(groups: int, drafts: int) -> int:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stateat.sim.cache.lookup import Geometry
-from stateat.sim.cache.pool import NULL, BlockPool, Entry
+from stateat.sim.cache.pool import BlockPool, Entry
 from stateat.sim.cache.skipped_states import KeepsServed, Retire
-from stateat.sim.events import Withdrawal
+from stateat.sim.events import NULL, Withdrawal
 from stateat.sim.rules.tail_copy import PartialHit
 
 OnClaim = Callable[[int, int, str, int, int, bytes], None]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from stateat.sim.cache.connector import by_position, drafters, longest_tail
 from stateat.sim.cache.groups import Full
 from stateat.sim.cache.lookup import Hit
-from stateat.sim.cache.pool import NULL
 from stateat.sim.cache.tier import Key, Shelf, Tier, reach
+from stateat.sim.events import NULL
 
 if TYPE_CHECKING:
     from stateat.sim.cache.manager import KVCache

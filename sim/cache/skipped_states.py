@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from stateat.sim.cache.pool import NULL
+from stateat.sim.events import NULL
 
 Retire = Callable[[list[int], int, int], list[int]]
 """From a block table, a column and how far it was retired before, the columns to free, in the order of freeing."""

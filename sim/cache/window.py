@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from stateat.sim.cache.groups import AttentionCache, OnClaim, Table
 from stateat.sim.cache.lookup import Geometry, window_blocks
-from stateat.sim.cache.pool import NULL, BlockPool
+from stateat.sim.cache.pool import BlockPool
+from stateat.sim.events import NULL
 
 
 @dataclass(frozen=True, slots=True)

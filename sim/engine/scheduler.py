@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 
 from stateat.sim.cache.groups import Full
 from stateat.sim.cache.manager import KVCache
-from stateat.sim.cache.pool import NULL
 from stateat.sim.engine.alone import outgrows
 from stateat.sim.engine.computed_prefix import Prior, find
 from stateat.sim.engine.encoder import Encoder
@@ -22,7 +21,7 @@ from stateat.sim.engine.fast_forward import Quiet
 from stateat.sim.engine.request import Request, placeholders
 from stateat.sim.engine.sampling import sample
 from stateat.sim.engine.sizing import Sizing
-from stateat.sim.events import Observer, Refusal
+from stateat.sim.events import NULL, Observer, Refusal
 from stateat.sim.options import Options
 from stateat.sim.releases.rules import Rules
 from stateat.sim.rules.start_column import config_block

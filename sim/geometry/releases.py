@@ -82,7 +82,7 @@ ALL_MODE = MAMBA2 | {"jamba"}
 
 def sizing(preset: str) -> Sizing:
     """The row of a preset; InputError names the known ones."""
-    from stateat.sim.scenario.messages import choice
+    from stateat.sim.schema import choice
 
     if preset not in SIZING:
         raise InputError(f"--preset: {choice(preset, SIZING)}")

@@ -8,19 +8,15 @@ from typing import Any
 
 from stateat.sim.events import GRAVE, Finding
 from stateat.sim.run.result import Failure, Outcome
-
-PLAIN = ("livelock", "digest")
-"""Keys compared as they are; the others but those below are numbers."""
-MEASURED = ("exact", "noise", "not_finite")
-"""Keys that only a family with numbers has; ``digest`` says nothing of them."""
-WRONG = ("wrong_restores", "wrong_reads", "tainted_requests")
-"""Numbers that expect something grave, unless they are pinned to 0."""
-STRUCTURED = ("ends", "hits", "loads", "findings", "invariants", "vacuous", "cases")
-UNCOMPARED = ("vacuous", "cases")
-"""Of those, what is nothing that a run can come to."""
-FINDING_KEYS = (
-    "invariant", "severity", "step", "request", "group", "column", "claimed", "held", "verdict", "root",
-)  # fmt: skip
+from stateat.sim.scenario.expectations import (
+    FINDING_KEYS,
+    MEASURED,
+    PLAIN,
+    STRUCTURED,
+    UNCOMPARED,
+    WRONG,
+    pins_to_zero,
+)
 
 
 def compare(
@@ -153,11 +149,6 @@ def number_matches(wanted: int | Mapping[str, int | None], number: int) -> bool:
         return number == wanted
     low, high = wanted.get("min"), wanted.get("max")
     return (low is None or low <= number) and (high is None or number <= high)
-
-
-def pins_to_zero(wanted: int | Mapping[str, int | None] | None) -> bool:
-    """Whether a number must be 0."""
-    return (wanted.get("max") == 0) if isinstance(wanted, Mapping) else wanted == 0
 
 
 def _ends_match(wanted: Sequence[int] | Mapping[str, Sequence[int]], ends: Sequence[int]) -> bool:

@@ -42,7 +42,6 @@ from stateat.sim.run.tally import Tally
 from stateat.sim.scenario.load import Run, Scenario, check_truth, runs
 from stateat.sim.scenario.truth import DIGEST, SEVERAL, Truth, changed, told
 from stateat.sim.workload import Arrival
-from stateat.sim.workload.generate import arrivals
 
 __all__ = ["LONGEST_DRIFT", "Drift", "Token"]
 """What reports may know of the oracle's drift."""
@@ -58,6 +57,7 @@ def options_in_force(options: Options) -> dict[str, Any]:
     grid = resolved.grid(options)
     plain = asdict(options)
     del plain["groups"]
+    plain["speculative"]["accepted_drafts"] = options.speculative.cycle
     return plain | {
         "rules": table,
         "hash_unit": options.hash_unit,
@@ -83,7 +83,7 @@ def simulate(
     when a user's rule breaks its contract.
     """
     name = {"variant": run.variant, "case": run.case, "scenario": run.scenario}
-    requests = arrivals(run)
+    requests = run.arrivals()
     try:
         outcome = drive(
             run.options,

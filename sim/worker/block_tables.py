@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from stateat.sim.events import Group
+from stateat.sim.events import NULL, Group
 
 if TYPE_CHECKING:
     from stateat.sim.engine.request import Request
 
 OUTSIDE = -1
 """Past the end of the buffer."""
-NULL = 0
 
 
 def widths(groups: Sequence[Group], max_model_len: int, num_speculative_tokens: int) -> dict[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
@@ -15,7 +15,7 @@ from stateat.sim.tokens import Segments
 from stateat.sim.workload import Arrival
 from stateat.sim.workload.arrivals import Arrivals, Start, Steps, schedule
 from stateat.sim.workload.files import resolve
-from stateat.sim.workload.inline import Request, arrivals_of, too_long
+from stateat.sim.workload.inline import Request, arrivals_of
 from stateat.sim.workload.lengths import Empirical, Fixed, Lengths, draw
 from stateat.sim.workload.prefixes import (
     MultiTurn,
@@ -30,9 +30,6 @@ from stateat.sim.workload.prefixes import (
 )
 from stateat.sim.workload.streams import stream
 from stateat.sim.workload.traces import Trace, read
-
-if TYPE_CHECKING:
-    from stateat.sim.scenario.load import Run
 
 MAX_TURN_SEGMENTS = 2**26
 """Bound of count * turns**2: each turn's prompt repeats the segments of all turns before."""
@@ -112,22 +109,6 @@ class Workload(Strict):
         """Generated: requests, or conversations."""
         at = self.arrivals.at if isinstance(self.arrivals, Steps) else None
         return len(at) if at else self.count or 0
-
-
-def arrivals(run: Run) -> tuple[Arrival, ...]:
-    """The requests of a run: those that wait for none by (time, index), then those that wait, by index.
-
-    The same for the same run on every machine. Raises InputError for a trace or table that is missing, empty
-    or broken, and for a prompt that is too long.
-    """
-    options = run.options
-    made = requests(run.workload, run.seed, options.clock, run.base, run.where)
-    for arrival in made:
-        if arrival.num_prompt_tokens > options.max_model_len - 1:
-            text = too_long(arrival.id, arrival.num_prompt_tokens, options.max_model_len)
-            of = f"variant {run.variant}" + (f", case {run.case}" if run.case else "")
-            raise InputError(f"{run.where}: {text} ({of})")
-    return tuple(sorted(made, key=lambda a: (a.after is not None, 0 if a.after is not None else a.time, a.index)))
 
 
 def requests(workload: Workload, seed: int, clock: str, base: Path, where: str) -> list[Arrival]:

@@ -8,8 +8,7 @@ from typing import Annotated
 from pydantic import Field
 from pydantic import Strict as StrictMark
 
-from stateat.sim.scenario.messages import choice
-from stateat.sim.schema import MAX_PROMPT_TOKENS, MAX_STEP_TOKENS, Complaint, Drafts, Length, Name, Strict, Time
+from stateat.sim.schema import MAX_PROMPT_TOKENS, MAX_STEP_TOKENS, Complaint, Drafts, Length, Name, Strict, Time, choice
 from stateat.sim.workload import Arrival
 
 SegmentSeed = Annotated[int, Field(ge=-(2**31), lt=2**31)]
