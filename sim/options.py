@@ -37,19 +37,23 @@ class GroupOptions(Group, StrictRecord):
     """A KV cache group, layers that share block tables, as a file writes it: with the block of one rank."""
 
     name: Name
-    """Unique among the groups."""
+    """A name, unique among the groups; findings name the group by it."""
     kind: Literal["full-attention", "recurrent"]
-    """`recurrent`: Mamba, GDN, KDA and the like."""
+    """What the layers keep; `recurrent`: Mamba, GDN, KDA and the like."""
     block_size: BlockSize
     """Tokens in a block."""
     eagle: bool = False
-    """Whether a look-ahead drafter's drop applies to it."""
+    """Whether a look-ahead drafter uses it: then a drop applies to it; if no group says so, the drop applies to
+    all. An exact junction (`shared_prefix_checkpoint`) needs a group that says so, or a drop."""
     mamba_cache_mode: Literal["align", "all"] = "align"
-    """Which states a chunk leaves: that at its end, or (up to vLLM 0.29) those at every boundary too."""
+    """Which states a chunk leaves; `align`: the one at its end; `all`: those at every boundary too, to 0.29.
+    Neither the split nor hits finer than a block know a group in `all` mode."""
     sliding_window: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] = 0
-    """Tokens that attention reaches back to; 0: all of them."""
+    """Tokens that full attention reaches back to; 0: all of them. Windows are looked up in whole blocks (rule
+    `fine_hits`). Not with an offload tier."""
     prefix_cacheable: bool = True
-    """Whether the group takes part in prefix caching; false: its blocks are a request's own scratch."""
+    """Whether a full-attention group takes part in prefix caching; false: its blocks are a request's own scratch,
+    and neither its block size nor its kind counts for what can be hit."""
 
     def span(self, ranks: int) -> int:
         """Tokens of a block over all ranks: full attention spreads its blocks over them."""
@@ -67,21 +71,27 @@ class Speculative(StrictRecord):
     """Speculative decoding."""
 
     method: Literal[METHODS] = "ngram"  # type: ignore[valid-type]
-    """All but `ngram` make a hit give something up: they look one token ahead (`dflash` and `dspark`: to vLLM 0.32)."""
+    """The drafter. `mtp`, `eagle` and `eagle3` look one token ahead, so that a hit gives a block (or hash unit)
+    up; so it does to 0.32 with `dflash` and `dspark`, which fill in all drafts at once."""
     num_speculative_tokens: Drafts = 0
-    """K: draft tokens of a proposal; 0 turns it off."""
+    """K, the draft tokens of a proposal; 0: off."""
     accepted_drafts: Annotated[tuple[Drafts, ...], LISTED, Field(min_length=1)] | None = None
-    """Entry m mod len: drafts that are right in a request's m-th proposal (0 to K); [0] by default."""
+    """Entry m mod length: drafts that are right in a request's m-th proposal; none means `[0]`."""
     acceptance_rate: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Instead of accepted_drafts: each draft is right with this probability, drawn from the scenario's seed."""
+    """Instead of `accepted_drafts`: each draft is right with this probability, drawn from the scenario's seed;
+    those after a wrong one do not count."""
     draft_slots: Annotated[int, Field(ge=0, le=1024)] = 0
-    """Slots that a drafter with a model of its own adds to the batch for each request."""
+    """Slots that a drafter with a model of its own adds to the batch for each request, and takes off the budget
+    (rule `draft_slots`)."""
     multi_module: bool = False
-    """Whether each draft token comes from a module of its own, which reads K tokens ahead (since vLLM 0.29)."""
+    """Whether each draft comes from a module of its own (`mtp` alone), which reads K tokens ahead instead of one;
+    since 0.29."""
     block_drop: bool = True
-    """Whether a look-ahead drafter gives up the last block of a hit (an option since vLLM 0.32)."""
+    """Whether a look-ahead drafter gives up the last block (or hash unit) of a hit, or hashes look ahead in its
+    stead; an option since 0.32."""
     hash_lookahead: bool = True
-    """Whether hashes cover the token behind their block in its stead (an option of vLLM 0.33)."""
+    """Whether hashes cover the tokens behind their block, so that a look-ahead drafter gives up no block of a hit;
+    an option of 0.33, without effect before."""
 
     @property
     def eagle(self) -> bool:
@@ -125,7 +135,7 @@ class Offload(StrictRecord):
     """A tier below the pool: CPU memory."""
 
     blocks: Annotated[int, Field(ge=0, le=MAX_NUM_BLOCKS)] = 0
-    """Blocks of any group that it keeps, the least recently used go first; 0: there is none."""
+    """Blocks that the tier keeps, of all groups together; the least recently used go first; 0: there is no tier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +143,11 @@ class Options(StrictRecord):
     """The configuration of an engine, by vLLM's names: what a file may say and what the engine takes."""
 
     preset: str = field(default="vllm-0.27.0", kw_only=True)
-    """The release whose rules hold: `vllm-0.26.0` and so on."""
+    """The release whose rules hold."""
     rules: dict[str, str] = field(default_factory=dict, kw_only=True)
-    """Rules that differ from the preset's, by name; a value is a known one or `module:Class`."""
+    """Rules that differ from the preset's, by name; `module:Name` runs with `--allow-code` alone (docs/security.md)."""
     groups: Annotated[tuple[Annotated[Group, WrittenAs(GroupOptions)], ...], LISTED, Field(min_length=1, max_length=64)]
-    """The KV cache groups, at least one."""
+    """The KV cache groups, at least one; all share the pool."""
     num_blocks: Annotated[int, Field(ge=1, le=MAX_NUM_BLOCKS)] = 10_000
     """Blocks in the pool that all groups share, the null block among them."""
     max_num_batched_tokens: Length = 8192
@@ -145,49 +155,57 @@ class Options(StrictRecord):
     max_num_seqs: Count = 128
     """Requests that run at a time."""
     max_concurrent_batches: Annotated[int, Field(ge=1, le=64)] = 1
-    """Steps that are decided before the first of them has run: the stages of a pipeline."""
+    """Steps that are decided before the first of them has run, the stages of a pipeline
+    (docs/rules.md#steps-in-flight); over 1 no step is fast-forwarded."""
     max_model_len: Annotated[int, Field(ge=2, le=MAX_STEP_TOKENS)] = 266_240
-    """Longest sequence, tokens; a prompt is at least one token shorter."""
+    """The longest sequence; a prompt is at least one token shorter."""
     long_prefill_token_threshold: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] = 0
     """Most tokens of one request in a step; 0: no such limit."""
     enable_prefix_caching: bool = True
     """Whether finished blocks can be hit."""
     partial_hits: bool = True
-    """Whether hits may be finer than a block, where the hash unit allows it."""
+    """Whether hits may end inside a block, where the hash unit is finer than the recurrent block."""
     decode_context_parallel_size: Annotated[int, Field(ge=1, le=64)] = 1
-    """Ranks over which full attention is spread: its blocks hold so many times more tokens; states are on each."""
+    """Ranks over which full attention is spread: its blocks hold so many times more tokens, those of windows and
+    states do not."""
     prefix_match_unit: BlockSize | None = None
-    """Tokens of a hash; the greatest common divisor of the block sizes by default."""
+    """The hash unit: tokens of a hash; by default the greatest common divisor of the blocks."""
     cache_config_block_size: BlockSize | None = None
-    """vLLM's cache_config.block_size, tokens: the grid of the split; the recurrent block by default."""
+    """Block of the split's grid, vLLM's `cache_config.block_size`; by default the recurrent block (of groups in
+    both modes: that of the first in `align` mode)."""
     initial_block_size: BlockSize = 16
-    """vLLM's --block-size, or its default: cache_config.block_size before it is resolved (rule `seed`)."""
+    """Value of vLLM's `--block-size`, or its default: `cache_config.block_size` until the engine resolves it (rule
+    `seed`)."""
     watermark: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Fraction of the pool that admission keeps free."""
     scheduler_reserve_full_isl: bool = True
     """Whether admission wants room for the whole prompt."""
     num_prefill_checkpoint_blocks: Annotated[int, Field(ge=0, le=1)] = 0
-    """Blocks for a state that a prefill chunk exports on its way (since vLLM 0.29)."""
+    """Blocks for a state that a prefill chunk exports on its way; since 0.29."""
     prefill_checkpoint_alignment: BlockSize = 1
-    """Tokens: where in a chunk the kernel can export one (since vLLM 0.32)."""
+    """How far behind a chunk's start the kernel can export a state: multiples of this; 0.29 cuts and reserves
+    without asking it, and its kernel's is 16."""
     prefix_cache_retention_interval: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] | None = None
-    """Tokens between states that stay published; 0: only those that a resend needs; all by default (since 0.29)."""
+    """Tokens between positions where recurrent states and rows of a sliding window stay published, beside those
+    that a resend needs; 0: only those; none: all; since 0.29; 0 or none where there is neither."""
     shared_prefix_checkpoint: bool = False
-    """Whether a chunk stops exactly where a prefix is known to be shared (since vLLM 0.32)."""
+    """Whether a chunk stops exactly where a prefix is known to be shared, inside a block too; since 0.32."""
     encoder_cache_size: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] | None = None
-    """Embeddings of encoded items (images) that are kept; max_num_batched_tokens by default."""
+    """Embeddings of encoded items (images) that are kept; `max_num_batched_tokens` by default. vLLM raises it to
+    the model's largest item."""
     max_num_encoder_input_tokens: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] | None = None
-    """Embeddings that a step may encode; max_num_batched_tokens by default."""
+    """Embeddings that an encoder may make in a step; `max_num_batched_tokens` by default."""
     mamba_chunk_size: Annotated[int, Field(ge=0, le=MAX_BLOCK_SIZE)] = 0
-    """Tokens of a recurrent kernel's own chunk, which has a state at its end (`all` mode); 0: it fits the block."""
+    """Tokens of a recurrent kernel's own chunk, at whose ends it has states (`all` mode, rule `kernel`); 0: one
+    that fits the block."""
     disable_chunked_mm_input: bool = False
-    """Whether no chunk may end inside an encoded item that it does not start in."""
+    """Whether a chunk may not end inside an encoded item that it does not start in."""
     offload: Offload = Offload()
-    """A tier below the pool, into which full blocks are stored and from which requests are started; none by default."""
+    """A tier below the pool, into which full blocks are stored and from which requests are started; off by default."""
     speculative: Speculative = Speculative()
     """Speculative decoding; off by default."""
     clock: Literal["us", "steps"] = "us"
-    """What times count: microseconds, or one step for each integer."""
+    """Unit of times: microseconds, or one step for each integer (docs/scenario-files.md#time-and-budgets)."""
     costs: Costs = Costs()
     """How long a step lasts under `clock: us`."""
 

@@ -42,18 +42,20 @@ class Oracle(Strict):
     """What the truth is computed with."""
 
     state: str = _TRUTH.state
-    """The state family: `digest`, a 128-bit fingerprint of the tokens absorbed; `ring`, `gated-delta`, `kda`, `ssd`,
-    `selective-scan` or `short-conv`, arrays beside it, of a model's widths (`gated-delta:qwen3-next`)."""
+    """The state family (docs/states.md): `digest`, a 128-bit fingerprint of the tokens absorbed; `ring`,
+    `gated-delta`, `kda`, `ssd`, `selective-scan` or `short-conv`, arrays beside it, of a model's widths behind a
+    colon (`gated-delta:qwen3-next`)."""
     dtype: Literal[DTYPES] = _TRUTH.dtype  # type: ignore[valid-type]
-    """In which a state is stored between chunks."""
+    """Type in which a state is stored between chunks."""
     kernel: Literal[FORMS] = _TRUTH.kernel  # type: ignore[valid-type]
-    """`sequential`: float32 bits do not depend on how a prompt is cut; `chunked`, as prefill kernels: they do."""
+    """Form of the computation. `sequential`: float32 bits do not depend on how a prompt is cut; `chunked`, as
+    prefill kernels: they do."""
     rounding: Literal[ROUNDINGS] = _TRUTH.rounding  # type: ignore[valid-type]
-    """Of a narrower dtype: to `nearest`, or `stochastic`, from the scenario's seed."""
+    """Rounding to a narrower dtype: to `nearest`, or `stochastic`, which draws from the scenario's seed."""
     backend: Literal[BACKENDS] = _TRUTH.backend  # type: ignore[valid-type]
-    """What computes: `auto` is Triton where there is a GPU, else torch, else NumPy."""
+    """Library that computes the states: `auto` is Triton where there is a GPU, else torch, else NumPy."""
     device: Literal[DEVICES] = _TRUTH.device  # type: ignore[valid-type]
-    """Where: `auto` is the GPU where there is one."""
+    """Device that computes them: `auto` is the GPU where there is one."""
 
     def truth(self) -> Truth:
         """As the oracle takes them."""
@@ -64,9 +66,9 @@ class Bounds(Strict):
     """A range, ends included; at least one end."""
 
     min: Annotated[int, Field(ge=0)] | None = None
-    """At least."""
+    """Least number allowed."""
     max: Annotated[int, Field(ge=0)] | None = None
-    """At most."""
+    """Greatest number allowed."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Bounds:
@@ -96,7 +98,7 @@ class SomeEnds(Strict):
     """Chunk ends that occur, among others."""
 
     contains: Annotated[list[End], Field(min_length=1)]
-    """Each of them is an end of a prefill chunk of the request."""
+    """Ends of prefill chunks (under `findings`: findings) that occur, among others."""
 
 
 Ends = Annotated[Annotated[list[End], Tag("all")] | Annotated[SomeEnds, Tag("some")], Discriminator(_all_or_some)]
@@ -106,9 +108,9 @@ class FindingModel(Strict):
     """A finding; only the keys given are compared."""
 
     invariant: Invariant | None = None
-    """`I1` and so on (docs/invariants.md)."""
+    """An invariant, `I1` and so on (docs/invariants.md)."""
     severity: Literal["poison", "numerics", "hazard", "honesty", "liveness", "shape", "loss"] | None = None
-    """How bad it is."""
+    """How bad it is; the order in which findings are shown."""
     step: Annotated[int, Field(ge=0)] | None = None
     """The step at whose end it was found."""
     request: str | None = None
@@ -164,76 +166,82 @@ class Expectation(Strict):
 
     poisoned: Number | None = None
     """Distinct (hash, slot) pairs contradicted at the end of some step. Pinned to 0, it needs a hit as well:
-    hit_tokens, resume_hit_tokens or hits with a positive minimum (with an offload tier also loaded_tokens or loads),
-    or `vacuous` with the reason why not."""
+    hit_tokens, resume_hit_tokens or hits with a positive minimum (with an offload tier also loaded_tokens or
+    loads), or `vacuous` with the reason why not."""
     poisoned_roots: Number | None = None
     """Those whose held state has no wrong ancestor."""
     wrong_restores: Number | None = None
-    """Admissions with a hit whose first read is another state than the hit's."""
+    """Admissions with hit or external tokens whose first read is another state than the one at their start;
+    resumed ones included."""
     wrong_reads: Number | None = None
-    """Later reads of a wrong state."""
+    """Every other read of a wrong state, one for each step (however many groups read wrong), so that one bad state
+    counts at every decode step."""
     tainted_requests: Number | None = None
     """Requests with either."""
     not_judged: Number | None = None
-    """Claims and hits of slots whose write was never heard: only a log can have them."""
+    """Claims, and requests' reads of a group's state, of slots whose write was never heard, or of steps whose end
+    was not: only a log has them (docs/events.md#what-is-not-judged)."""
     null_boundaries: Number | None = None
-    """Multiples of the block up to the prompt that nobody had ever claimed when the prefill ended."""
+    """Multiples of the recurrent block up to the prompt whose state nobody had ever claimed at the end of the step
+    of the request's first output; per request and recurrent group."""
     materialized_boundaries: Number | None = None
-    """Multiples of the block that were live and right then."""
+    """Multiples of the recurrent block that a live claim names, and whose state a slot really holds, at that moment."""
     deferred: Number | None = None
     """Times that the split gave a request no token, one a request and step."""
     same_step_refused: Number | None = None
     """Admissions refused because the hit was registered in the same step."""
     hit_tokens: Number | None = None
-    """Prompt tokens skipped by hits, first admissions only."""
+    """Tokens skipped by hits of first admissions; external tokens are not hits."""
     resume_hit_tokens: Number | None = None
-    """Tokens skipped by hits after preemption."""
+    """Tokens skipped by hits after a preemption."""
     loaded_tokens: Number | None = None
-    """Prompt tokens that an offload tier or a connector brought, first admissions only."""
+    """Tokens that an offload tier or a connector brought at first admissions."""
     prefill_tokens: Number | None = None
     """Tokens that prefill chunks computed, each as often as it was."""
     prompt_tokens: Number | None = None
-    """Prompt tokens of the workload."""
+    """Prompt tokens of the requests that arrived."""
     steps: Number | None = None
-    """Engine steps."""
+    """Engine steps; under `clock: steps` the number of the last one plus 1."""
     chunks: Number | None = None
-    """(step, request) pairs that were given tokens."""
+    """(step, request) pairs that were given tokens, decode steps included."""
     preempted: Number | None = None
     """Preemptions."""
     evicted: Number | None = None
-    """Recurrent slots that lost a claim to reallocation."""
+    """Recurrent slots that lost their last claim to reallocation."""
     violated: Number | None = None
-    """Cases with a finding of I1, or of I2 for a start inside a block."""
+    """Cases (or this run) with an I1 finding, or an I2 finding for a start inside a block."""
     restores: Number | None = None
-    """Admissions with a hit."""
+    """Admissions with a hit, first or not."""
     claims: Number | None = None
     """Claims of recurrent groups."""
     resets: Number | None = None
-    """Times that the prefix cache was emptied; those that were refused do not count."""
+    """Times that the prefix cache was emptied; refused ones do not count."""
     rejected: Number | None = None
     """Requests that were refused for good, since they can never fit (rule `admission`)."""
     finished: Number | None = None
     """Requests that ended by themselves."""
     exact: Number | None = None
-    """Claimed slots that hold the true state bit for bit (families other than `digest`)."""
+    """Claimed slots that hold the true state bit for bit; not compared where the state family is `digest`."""
     noise: Number | None = None
-    """Claimed slots that hold the right state with other bits: rounding, or the shape of chunks."""
+    """Claimed slots that hold the right state with other bits (rounding, or the shape of chunks); not compared
+    where the state family is `digest`."""
     not_finite: Number | None = None
-    """Claimed slots that hold NaN or infinity."""
+    """Claimed slots that hold NaN or infinity; not compared where the state family is `digest`."""
     livelock: bool | None = None
-    """Whether the run stopped because nothing moved."""
+    """Whether the run stopped because nothing moved; `false` where neither this nor I14 is said."""
     digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
-    """The digest of every decision."""
+    """The digest of every decision (docs/scenario-files.md#expectations)."""
     ends: dict[str, Ends] | None = None
-    """By request id: the ends of its prefill chunks, tokens."""
+    """By request id: the ends of its prefill chunks, tokens, in order; for the first 1000 requests."""
     hits: dict[str, Number] | None = None
-    """By request id: tokens skipped by the hit of its first admission."""
+    """By request id: tokens skipped by the hit of its first admission; for the first 1000 requests."""
     loads: dict[str, Number] | None = None
-    """By request id: tokens that an offload tier or a connector brought at its first admission."""
+    """By request id: tokens that an offload tier or a connector brought at its first admission; for the first 1000
+    requests."""
     findings: Findings | None = None
     """A list: these findings and no other, in any order. `contains`: these among others."""
     invariants: dict[Invariant, Number] | None = None
-    """By invariant: how many findings it has, whatever their severity."""
+    """By invariant: how many findings it has, of any severity."""
     vacuous: Annotated[str, Field(min_length=1)] | None = None
     """Why `poisoned: 0` means something although no hit is expected."""
 
@@ -242,7 +250,7 @@ class VariantExpectation(Expectation):
     """What a variant must come to: the sum of its cases, and each case."""
 
     cases: dict[str, Expectation] | None = None
-    """By name of a case; the other keys hold for the sum of all cases."""
+    """By name of a case: what it must come to; the other keys hold for the sum of all cases."""
 
 
 class Override(Strict):
@@ -250,9 +258,9 @@ class Override(Strict):
 
     # Validated after merging, as a whole: see stateat.sim.scenario.load.
     preset: SkipValidation[str] | None = None
-    """Short for engine.preset."""
+    """Short for `engine.preset`."""
     rules: SkipValidation[dict[str, str]] | None = None
-    """Short for engine.rules."""
+    """Short for `engine.rules`."""
     engine: SkipValidation[Options] | None = None
     """Changes of the engine."""
     workload: SkipValidation[Workload] | None = None
@@ -275,9 +283,9 @@ class File(Strict):
     source: str = ""
     """Where the case comes from: an issue, a pull request, a paper."""
     mechanism: Annotated[list[Mechanism], Field(max_length=8)] = Field(default_factory=list)
-    """The classes of fault that it shows: `M1` and so on (docs/mechanisms.md)."""
+    """The classes of fault that it shows, `M1` and so on (docs/mechanisms.md)."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    """Seed of everything that is drawn."""
+    """Seed of all that is drawn: arrivals, lengths, prefixes, acceptance."""
     engine: SkipValidation[Options] | None = None
     """The engine; variants may change it."""
     workload: SkipValidation[Workload] | None = None
@@ -285,7 +293,7 @@ class File(Strict):
     oracle: SkipValidation[Oracle] | None = None
     """How the truth is computed."""
     variants: Annotated[dict[Name, Override], Field(min_length=1, max_length=1000)] | None = None
-    """By name: what to run and compare; without them the file itself is the one variant, named after its preset."""
+    """By name: what to run and compare; without it the file is the one variant, named after its preset."""
     cases: Annotated[dict[Name, Override], Field(min_length=1, max_length=1000)] | None = None
     """By name: changes that are crossed with the variants; a variant's outcome is the sum over its cases."""
     expect: SkipValidation[VariantExpectation] | None = None

@@ -43,10 +43,11 @@ class Workload(Strict):
     budgets: list[Budget] = Field(default_factory=list, max_length=MAX_REQUESTS)
     """Token budget of step 0, 1, ...; later steps have max_num_batched_tokens. Steps that schedule nothing use one."""
     resets: list[Time] = Field(default_factory=list, max_length=MAX_REQUESTS)
-    """When the prefix cache of the pool is emptied: before the step at or after each time (microseconds, or a step
-    under `clock: steps`). As in vLLM nothing happens while a block is in use."""
+    """When the pool's prefix cache is emptied: before the first step at or after each time (microseconds, or a
+    step under `clock: steps`); the offload tier stays. As in vLLM nothing happens while a block is in use."""
     reset_running_requests: bool = False
-    """Whether a reset first puts the running requests back to the head of the queue, so that no block is in use."""
+    """Whether a reset first puts the running requests back to the head of the queue, as preempted ones, so that no
+    block is in use; they are admitted again in the same step."""
     requests: list[Request] | None = None
     """Requests written out."""
     trace: Trace | None = None
@@ -56,12 +57,12 @@ class Workload(Strict):
     count: Count | None = None
     """Generated: how many requests (under multi-turn: conversations) arrive. Given by `arrivals.at`, if that is."""
     prompt: Annotated[Lengths, Field(discriminator="kind")] | None = None
-    """Generated: tokens of a prompt, its shared prefix included (at least that and one). Under multi-turn: of
-    the new text of each turn."""
+    """Generated: tokens of a prompt, its shared prefix included (at least that and one). Under multi-turn: of the
+    new text of each turn."""
     output: Annotated[Lengths, Field(discriminator="kind")] | None = None
-    """Generated: tokens of an output; 1 by default."""
+    """Generated: tokens of an output; none means 1."""
     prefixes: Annotated[Prefixes, Field(discriminator="kind")] | None = None
-    """Generated: what prompts have in common; nothing by default."""
+    """Generated: what prompts share; none means nothing."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Workload:
