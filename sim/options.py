@@ -7,7 +7,6 @@ from math import gcd, lcm
 from typing import Annotated, Literal
 
 from pydantic import Field
-from pydantic import Strict as StrictMark
 
 from stateat.sim.events import Group
 from stateat.sim.schema import (
@@ -18,6 +17,7 @@ from stateat.sim.schema import (
     Count,
     Drafts,
     Length,
+    Listed,
     Name,
     StrictRecord,
     WrittenAs,
@@ -28,8 +28,6 @@ INFILL_METHODS = ("dflash", "dspark")
 LOOK_AHEAD_METHODS = ("mtp", "eagle", "eagle3", *INFILL_METHODS)
 """Drafters for which a hit gives something up (the drop): they look one token ahead; to 0.32 those that fill in too."""
 METHODS = (*LOOK_AHEAD_METHODS, "ngram")
-LISTED = StrictMark(False)
-"""A tuple is written as a list, the only sequence that YAML has; what it holds stays strict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +73,7 @@ class Speculative(StrictRecord):
     up; so it does to 0.32 with `dflash` and `dspark`, which fill in all drafts at once."""
     num_speculative_tokens: Drafts = 0
     """K, the draft tokens of a proposal; 0: off."""
-    accepted_drafts: Annotated[tuple[Drafts, ...], LISTED, Field(min_length=1)] | None = None
+    accepted_drafts: Annotated[tuple[Drafts, ...], Listed(1)] | None = None
     """Entry m mod length: drafts that are right in a request's m-th proposal; none means `[0]`."""
     acceptance_rate: Annotated[float, Field(ge=0, le=1)] | None = None
     """Instead of `accepted_drafts`: each draft is right with this probability, drawn from the scenario's seed;
@@ -146,7 +144,7 @@ class Options(StrictRecord):
     """The release whose rules hold."""
     rules: dict[str, str] = field(default_factory=dict, kw_only=True)
     """Rules that differ from the preset's, by name; `module:Name` runs with `--allow-code` alone (docs/security.md)."""
-    groups: Annotated[tuple[Annotated[Group, WrittenAs(GroupOptions)], ...], LISTED, Field(min_length=1, max_length=64)]
+    groups: Annotated[tuple[Annotated[Group, WrittenAs(GroupOptions)], ...], Listed(1, 64)]
     """The KV cache groups, at least one; all share the pool."""
     num_blocks: Annotated[int, Field(ge=1, le=MAX_NUM_BLOCKS)] = 10_000
     """Blocks in the pool that all groups share, the null block among them."""

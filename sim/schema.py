@@ -10,11 +10,12 @@ from collections.abc import Iterable
 from dataclasses import MISSING, dataclass, fields
 from difflib import get_close_matches
 from functools import cache
-from typing import Annotated, Any, cast, get_type_hints
+from typing import Annotated, Any, cast, get_args, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, TypeAdapter
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema
+from pydantic_core.core_schema import no_info_after_validator_function
 
 from stateat.sim.inputs import MAX_SHOWN, shown
 
@@ -59,6 +60,19 @@ class StrictRecord:
         made = handler(source)
         cast(dict[str, Any], handler.resolve_ref_schema(made))["strict"] = False
         return made
+
+
+@dataclass(frozen=True)
+class Listed:
+    """An annotation of a tuple: a file writes it as a list, the only sequence that YAML has, of so many entries."""
+
+    least: int = 0
+    most: int | None = None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        listed: Any = list[get_args(source)[0]]  # type: ignore[misc]
+        bounds = Field(min_length=self.least or None, max_length=self.most)
+        return no_info_after_validator_function(tuple, handler.generate_schema(Annotated[listed, bounds]))
 
 
 @dataclass(frozen=True)

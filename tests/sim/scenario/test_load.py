@@ -584,7 +584,7 @@ def test_json_schema_references_exist_and_overrides_require_nothing() -> None:
     assert partial and not any("required" in part for part in partial)
     engine = schema["$defs"]["Override"]["properties"]["engine"]
     assert "num_blocks" in json.dumps(engine) and '"required"' not in json.dumps(engine)
-    assert schema["$defs"]["GroupModel"]["required"] == ["name", "kind", "block_size"]
+    assert schema["$defs"]["GroupOptions"]["required"] == ["name", "kind", "block_size"]
 
 
 # -- laws --------------------------------------------------------------------------------------------------------
