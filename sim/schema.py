@@ -10,12 +10,10 @@ from collections.abc import Iterable
 from dataclasses import MISSING, dataclass, fields
 from difflib import get_close_matches
 from functools import cache
-from typing import Annotated, Any, cast, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, TypeAdapter
 from pydantic.fields import FieldInfo
-from pydantic_core import CoreSchema
-from pydantic_core.core_schema import no_info_after_validator_function
 
 from stateat.sim.inputs import MAX_SHOWN, shown
 
@@ -55,10 +53,11 @@ class StrictRecord:
     __pydantic_config__ = CONFIG
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> Any:
         # Strict for the fields, but made of a mapping: where a record is strict it takes its own instances only.
         made = handler(source)
-        cast(dict[str, Any], handler.resolve_ref_schema(made))["strict"] = False
+        resolved: Any = handler.resolve_ref_schema(made)
+        resolved["strict"] = False
         return made
 
 
@@ -69,10 +68,10 @@ class Listed:
     least: int = 0
     most: int | None = None
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> Any:
         listed: Any = list[get_args(source)[0]]  # type: ignore[misc]
         bounds = Field(min_length=self.least or None, max_length=self.most)
-        return no_info_after_validator_function(tuple, handler.generate_schema(Annotated[listed, bounds]))
+        return handler.generate_schema(Annotated[listed, bounds, AfterValidator(tuple)])
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ class WrittenAs:
 
     record: type[StrictRecord]
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> Any:
         return handler.generate_schema(self.record)
 
 

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pydantic_core import PydanticUndefined
-
 from stateat.sim.options import Costs, GroupOptions, Offload, Options, Speculative
 from stateat.sim.scenario.models import (
     Bounds,
@@ -90,7 +88,7 @@ def _default(field: Any, written: str) -> str:
         return " required "
     if isinstance(field.default, str) and field.default:
         return f" `{field.default}` "
-    if field.default is not PydanticUndefined and isinstance(field.default, bool | int | float | str):
+    if isinstance(field.default, bool | int | float | str):
         return f" `{json.dumps(field.default)}` "
     return written
 
