@@ -46,8 +46,9 @@ conformance: $(VENV)/dev ## install three releases of vLLM and compare the engin
 catalog: $(VENV)/package ## write scenarios/README.md from the heads of the files
 	@$(BIN)/stateat list scenarios --markdown > scenarios/README.md
 
-docs: $(VENV)/package ## print the tables of docs/rules.md from the rules' records
+docs: $(VENV)/package ## print the tables that docs have from the code
 	@$(BIN)/python -m stateat.sim.releases.pages docs/rules.md
+	@$(BIN)/python -m stateat.sim.scenario.page
 
 lint: $(VENV)/dev ## check format, lint and types
 	@$(BIN)/ruff format --check .

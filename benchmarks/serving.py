@@ -10,7 +10,6 @@ from time import perf_counter
 
 from stateat.sim.run.simulate import drive
 from stateat.sim.scenario.load import load, runs
-from stateat.sim.workload.generate import arrivals
 
 
 def main() -> None:
@@ -18,7 +17,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5, help="timed runs, whose median counts")
     args = parser.parse_args()
     run = next(iter(runs(load(Path(__file__).with_suffix(".yaml")))))
-    requests = arrivals(run)
+    requests = run.arrivals()
     rates = []
     for _ in range(args.runs):
         gc.collect()

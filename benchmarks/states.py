@@ -24,8 +24,8 @@ import numpy as np
 import torch
 
 from stateat.kernels import inputs
-from stateat.kernels.backends import CHUNKED, states_at
-from stateat.kernels.shapes import Shape, shape
+from stateat.kernels.backends import states_at
+from stateat.kernels.shapes import CHUNKED, Shape, shape
 from stateat.kernels.work import Work
 
 BATCH = 64

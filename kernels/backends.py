@@ -12,15 +12,12 @@ import numpy as np
 
 from stateat.kernels import conv
 from stateat.kernels.rounding import round_state
-from stateat.kernels.shapes import Shape
+from stateat.kernels.shapes import CHUNKED, Shape
 from stateat.kernels.work import State, Work, check, dtype, zero
 
-BACKENDS = ("auto", "numpy", "torch", "triton")
+BACKENDS = ("auto", "triton", "torch", "numpy")
 DEVICES = ("auto", "cpu", "cuda")
 FORMS = ("sequential", "chunked")
-
-CHUNKED = ("gated-delta", "kda", "ssd")
-"""Families whose models have a chunked form. The others are computed token by token in either form."""
 
 LARGEST_CHUNK = 256
 """Beyond it, products of decays could leave float32."""
@@ -155,4 +152,4 @@ def empty(shape: Shape) -> State:
     return {name: np.empty(size, dtype(shape)) for name, size in shape.components.items()}
 
 
-__all__ = ["CHUNKED", "State", "Unavailable", "Work", "choose", "round_state", "states_at", "zero"]
+__all__ = ["State", "Unavailable", "Work", "choose", "round_state", "states_at", "zero"]

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass, replace
 
 FAMILIES = ("ring", "gated-delta", "kda", "ssd", "selective-scan", "short-conv")
+CHUNKED = ("gated-delta", "kda", "ssd")
+"""Families with a chunked form, and a Triton kernel of it; the others are computed token by token in either form."""
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "uint64": 8}
 """Of one entry, by dtype."""

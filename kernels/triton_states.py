@@ -19,7 +19,7 @@ import numpy as np
 import torch
 import triton
 
-from stateat.kernels.shapes import Shape
+from stateat.kernels.shapes import CHUNKED, Shape
 from stateat.kernels.triton_conv import conv_kernel
 from stateat.kernels.triton_delta import delta_chunk_kernel, delta_kernel
 from stateat.kernels.triton_plan import I32, Ragged, ragged, steps, stops
@@ -27,8 +27,6 @@ from stateat.kernels.triton_ring import ring_kernel
 from stateat.kernels.triton_ssm import ssd_chunk_kernel, ssm_kernel
 from stateat.kernels.work import State, Work, check, dtype
 
-CHUNKED = ("gated-delta", "kda", "ssd")
-"""Families that have a chunked kernel."""
 OPTIONS = {"enable_fp_fusion": False, "num_stages": 1}
 """No fusion, and no loads ahead of time: chunked kernels read back what they wrote."""
 INTERPRETED = not isinstance(conv_kernel, triton.JITFunction)

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from math import lcm
+from dataclasses import dataclass, field, fields, replace
+from math import gcd, lcm
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from stateat.sim.events import Group
+from stateat.sim.schema import (
+    MAX_BLOCK_SIZE,
+    MAX_NUM_BLOCKS,
+    MAX_STEP_TOKENS,
+    BlockSize,
+    Count,
+    Drafts,
+    Length,
+    Listed,
+    Name,
+    StrictRecord,
+    WrittenAs,
+)
 
 INFILL_METHODS = ("dflash", "dspark")
 """Drafters that fill in all drafts at once, from the states of the tokens before them alone."""
@@ -15,23 +31,65 @@ METHODS = (*LOOK_AHEAD_METHODS, "ngram")
 
 
 @dataclass(frozen=True, slots=True)
-class Speculative:
+class GroupOptions(Group, StrictRecord):
+    """A KV cache group, layers that share block tables, as a file writes it: with the block of one rank."""
+
+    name: Name
+    """A name, unique among the groups; findings name the group by it."""
+    kind: Literal["full-attention", "recurrent"]
+    """What the layers keep; `recurrent`: Mamba, GDN, KDA and the like."""
+    block_size: BlockSize
+    """Tokens in a block."""
+    eagle: bool = False
+    """Whether a look-ahead drafter uses it: then a drop applies to it; if no group says so, the drop applies to
+    all. An exact junction (`shared_prefix_checkpoint`) needs a group that says so, or a drop."""
+    mamba_cache_mode: Literal["align", "all"] = "align"
+    """Which states a chunk leaves; `align`: the one at its end; `all`: those at every boundary too, to 0.29.
+    Neither the split nor hits finer than a block know a group in `all` mode."""
+    sliding_window: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] = 0
+    """Tokens that full attention reaches back to; 0: all of them. Windows are looked up in whole blocks (rule
+    `fine_hits`). Not with an offload tier."""
+    prefix_cacheable: bool = True
+    """Whether a full-attention group takes part in prefix caching; false: its blocks are a request's own scratch,
+    and neither its block size nor its kind counts for what can be hit."""
+
+    def span(self, ranks: int) -> int:
+        """Tokens of a block over all ranks: full attention spreads its blocks over them."""
+        spread = self.kind == "full-attention" and self.prefix_cacheable and not self.sliding_window
+        return self.block_size * (ranks if spread else 1)
+
+    def over(self, ranks: int) -> Group:
+        """The group as the engine has it, with the blocks of all ranks together."""
+        own = {field.name: getattr(self, field.name) for field in fields(Group)}
+        return Group(**(own | {"block_size": self.span(ranks)}))
+
+
+@dataclass(frozen=True, slots=True)
+class Speculative(StrictRecord):
     """Speculative decoding."""
 
-    method: str = "ngram"
-    num_speculative_tokens: int = 0
-    accepted_drafts: tuple[int, ...] = (0,)
-    """Entry m mod len: accepted drafts of a request's m-th proposal."""
-    acceptance_rate: float | None = None
-    """Instead of a cycle: each draft is right with this probability, drawn from the scenario's seed."""
-    draft_slots: int = 0
-    """Slots that a drafter with a model of its own adds to the batch, beside those scheduled."""
+    method: Literal[METHODS] = "ngram"  # type: ignore[valid-type]
+    """The drafter. `mtp`, `eagle` and `eagle3` look one token ahead, so that a hit gives a block (or hash unit)
+    up; so it does to 0.32 with `dflash` and `dspark`, which fill in all drafts at once."""
+    num_speculative_tokens: Drafts = 0
+    """K, the draft tokens of a proposal; 0: off."""
+    accepted_drafts: Annotated[tuple[Drafts, ...], Listed(1)] | None = None
+    """Entry m mod length: drafts that are right in a request's m-th proposal; none means `[0]`."""
+    acceptance_rate: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Instead of `accepted_drafts`: each draft is right with this probability, drawn from the scenario's seed;
+    those after a wrong one do not count."""
+    draft_slots: Annotated[int, Field(ge=0, le=1024)] = 0
+    """Slots that a drafter with a model of its own adds to the batch for each request, and takes off the budget
+    (rule `draft_slots`)."""
     multi_module: bool = False
-    """Whether each draft token comes from a module of its own (MTP), which reads K tokens ahead."""
+    """Whether each draft comes from a module of its own (`mtp` alone), which reads K tokens ahead instead of one;
+    since 0.29."""
     block_drop: bool = True
-    """Whether a look-ahead drafter gives up the last block of a hit (an option since vLLM 0.32)."""
+    """Whether a look-ahead drafter gives up the last block (or hash unit) of a hit, or hashes look ahead in its
+    stead; an option since 0.32."""
     hash_lookahead: bool = True
-    """Whether hashes cover the token behind their block in its stead (an option since vLLM 0.33)."""
+    """Whether hashes cover the tokens behind their block, so that a look-ahead drafter gives up no block of a hit;
+    an option of 0.33, without effect before."""
 
     @property
     def eagle(self) -> bool:
@@ -52,71 +110,102 @@ class Speculative:
             return 0
         return self.num_speculative_tokens if self.multi_module and self.method == "mtp" else 1
 
-
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """How long a step lasts, in microseconds: ``base + per_prefill_token * p + per_decode_token * d``."""
-
-    base: int = 8000
-    per_prefill_token: float = 20.0
-    per_decode_token: float = 40.0
+    @property
+    def cycle(self) -> tuple[int, ...]:
+        """Accepted drafts of a request's proposals, over and over; no draft is accepted where nothing is said."""
+        return self.accepted_drafts or (0,)
 
 
 @dataclass(frozen=True, slots=True)
-class Offload:
-    """A tier below the pool (CPU memory)."""
+class Costs(StrictRecord):
+    """How long a step lasts under `clock: us`: base + per_prefill_token * p + per_decode_token * d."""
 
-    blocks: int = 0
-    """Blocks of any group that it keeps; 0: there is none."""
+    base: Annotated[int, Field(ge=0, le=10**9)] = 8000
+    """Microseconds of any step."""
+    per_prefill_token: Annotated[float, Field(ge=0, le=1e6)] = 20.0
+    """Microseconds of each prompt token of a step."""
+    per_decode_token: Annotated[float, Field(ge=0, le=1e6)] = 40.0
+    """Microseconds of each decode token (drafts included) of a step."""
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """An engine's configuration; sizes in tokens unless they say blocks."""
+class Offload(StrictRecord):
+    """A tier below the pool: CPU memory."""
 
-    groups: tuple[Group, ...]
-    preset: str = "vllm-0.27.0"
-    rules: dict[str, str] = field(default_factory=dict)
-    """Rule values that differ from the preset's."""
-    num_blocks: int = 10_000
-    """Blocks in the pool, the null block among them."""
-    max_num_batched_tokens: int = 8192
-    max_num_seqs: int = 128
-    max_concurrent_batches: int = 1
-    """Steps that are decided and have not committed: 1, or the stages of a pipeline."""
-    max_model_len: int = 266_240
-    long_prefill_token_threshold: int = 0
+    blocks: Annotated[int, Field(ge=0, le=MAX_NUM_BLOCKS)] = 0
+    """Blocks that the tier keeps, of all groups together; the least recently used go first; 0: there is no tier."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options(StrictRecord):
+    """The configuration of an engine, by vLLM's names: what a file may say and what the engine takes."""
+
+    preset: str = field(default="vllm-0.27.0", kw_only=True)
+    """The release whose rules hold."""
+    rules: dict[str, str] = field(default_factory=dict, kw_only=True)
+    """Rules that differ from the preset's, by name; `module:Name` runs with `--allow-code` alone (docs/security.md)."""
+    groups: Annotated[tuple[Annotated[Group, WrittenAs(GroupOptions)], ...], Listed(1, 64)]
+    """The KV cache groups, at least one; all share the pool."""
+    num_blocks: Annotated[int, Field(ge=1, le=MAX_NUM_BLOCKS)] = 10_000
+    """Blocks in the pool that all groups share, the null block among them."""
+    max_num_batched_tokens: Length = 8192
+    """Token budget of a step."""
+    max_num_seqs: Count = 128
+    """Requests that run at a time."""
+    max_concurrent_batches: Annotated[int, Field(ge=1, le=64)] = 1
+    """Steps that are decided before the first of them has run, the stages of a pipeline
+    (docs/rules.md#steps-in-flight); over 1 no step is fast-forwarded."""
+    max_model_len: Annotated[int, Field(ge=2, le=MAX_STEP_TOKENS)] = 266_240
+    """The longest sequence; a prompt is at least one token shorter."""
+    long_prefill_token_threshold: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] = 0
+    """Most tokens of one request in a step; 0: no such limit."""
     enable_prefix_caching: bool = True
+    """Whether finished blocks can be hit."""
     partial_hits: bool = True
-    """Whether hits finer than a block are on, where the hash unit allows them."""
-    decode_context_parallel_size: int = 1
-    """Ranks over which full attention is spread; ``groups`` have the blocks of all of them together."""
-    prefix_match_unit: int | None = None
-    cache_config_block_size: int | None = None
-    initial_block_size: int = 16
-    """``cache_config.block_size`` before the engine resolves it: what the command line says, or vLLM's default."""
-    watermark: float = 0.0
+    """Whether hits may end inside a block, where the hash unit is finer than the recurrent block."""
+    decode_context_parallel_size: Annotated[int, Field(ge=1, le=64)] = 1
+    """Ranks over which full attention is spread: its blocks hold so many times more tokens, those of windows and
+    states do not."""
+    prefix_match_unit: BlockSize | None = None
+    """The hash unit: tokens of a hash; by default the greatest common divisor of the blocks."""
+    cache_config_block_size: BlockSize | None = None
+    """Block of the split's grid, vLLM's `cache_config.block_size`; by default the recurrent block (of groups in
+    both modes: that of the first in `align` mode)."""
+    initial_block_size: BlockSize = 16
+    """Value of vLLM's `--block-size`, or its default: `cache_config.block_size` until the engine resolves it (rule
+    `seed`)."""
+    watermark: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Fraction of the pool that admission keeps free."""
     scheduler_reserve_full_isl: bool = True
-    num_prefill_checkpoint_blocks: int = 0
-    """Blocks for a state that a prefill chunk exports on its way (0 or 1)."""
-    prefill_checkpoint_alignment: int = 1
-    """Tokens: where in a chunk the kernel can export one."""
-    prefix_cache_retention_interval: int | None = None
-    """Tokens between states that stay published; 0: only those that a resend needs; None: all."""
+    """Whether admission wants room for the whole prompt."""
+    num_prefill_checkpoint_blocks: Annotated[int, Field(ge=0, le=1)] = 0
+    """Blocks for a state that a prefill chunk exports on its way; since 0.29."""
+    prefill_checkpoint_alignment: BlockSize = 1
+    """How far behind a chunk's start the kernel can export a state: multiples of this; 0.29 cuts and reserves
+    without asking it, and its kernel's is 16."""
+    prefix_cache_retention_interval: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] | None = None
+    """Tokens between positions where recurrent states and rows of a sliding window stay published, beside those
+    that a resend needs; 0: only those; none: all; since 0.29; 0 or none where there is neither."""
     shared_prefix_checkpoint: bool = False
-    """Whether a chunk stops exactly where a prefix is known to be shared."""
-    encoder_cache_size: int | None = None
-    """Embeddings of encoded items (images) that are kept; None: ``max_num_batched_tokens``, as in vLLM."""
-    max_num_encoder_input_tokens: int | None = None
-    """Embeddings that a step may encode; None: ``max_num_batched_tokens``."""
-    mamba_chunk_size: int = 0
-    """Tokens of a recurrent kernel's own chunk (``all`` mode); 0: one that ends at every boundary."""
+    """Whether a chunk stops exactly where a prefix is known to be shared, inside a block too; since 0.32."""
+    encoder_cache_size: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] | None = None
+    """Embeddings of encoded items (images) that are kept; `max_num_batched_tokens` by default. vLLM raises it to
+    the model's largest item."""
+    max_num_encoder_input_tokens: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] | None = None
+    """Embeddings that an encoder may make in a step; `max_num_batched_tokens` by default."""
+    mamba_chunk_size: Annotated[int, Field(ge=0, le=MAX_BLOCK_SIZE)] = 0
+    """Tokens of a recurrent kernel's own chunk, at whose ends it has states (`all` mode, rule `kernel`); 0: one
+    that fits the block."""
     disable_chunked_mm_input: bool = False
     """Whether a chunk may not end inside an encoded item that it does not start in."""
     offload: Offload = Offload()
+    """A tier below the pool, into which full blocks are stored and from which requests are started; off by default."""
     speculative: Speculative = Speculative()
-    clock: str = "us"
+    """Speculative decoding; off by default."""
+    clock: Literal["us", "steps"] = "us"
+    """Unit of times: microseconds, or one step for each integer (docs/scenario-files.md#time-and-budgets)."""
     costs: Costs = Costs()
+    """How long a step lasts under `clock: us`."""
 
     @property
     def attention(self) -> tuple[int, ...]:
@@ -154,14 +243,17 @@ class Options:
         """The granularity of hashes: the blocks' greatest common divisor, unless ``prefix_match_unit`` says."""
         if self.prefix_match_unit is not None:
             return self.prefix_match_unit
-        from math import gcd
-
         return gcd(*(g.block_size for g in self.groups if g.prefix_cacheable))
 
     @property
     def scheduler_block_size(self) -> int:
         """The granularity of hits when they are not finer than a block."""
         return lcm(*(g.block_size for g in self.groups if g.prefix_cacheable))
+
+    def over_ranks(self) -> Options:
+        """What the engine takes of options as a file writes them: groups with the blocks of all ranks together."""
+        ranks = self.decode_context_parallel_size
+        return replace(self, groups=tuple(g.over(ranks) if isinstance(g, GroupOptions) else g for g in self.groups))
 
 
 def least_blocks(groups: int, drafts: int) -> int:

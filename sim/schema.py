@@ -6,11 +6,16 @@ allocation of a terabyte.
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterable
+from dataclasses import MISSING, dataclass, fields
+from difflib import get_close_matches
+from functools import cache
+from typing import Annotated, Any, get_args, get_type_hints
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, TypeAdapter
+from pydantic.fields import FieldInfo
 
-from stateat.sim.inputs import shown
+from stateat.sim.inputs import MAX_SHOWN, shown
 
 MAX_BLOCK_SIZE = 2**20
 """Tokens in a block of a group."""
@@ -28,12 +33,55 @@ MAX_DRAFTS = 1024
 """Draft tokens of one proposal (K)."""
 
 
+CONFIG = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
+
+
 class Strict(BaseModel):
     """A mapping of the file: no unknown key, no conversion of types, never changed afterwards."""
 
-    model_config = ConfigDict(
-        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
+    model_config = CONFIG
+
+
+class StrictRecord:
+    """A mapping of the file that the engine takes as it is: the base of a standard dataclass, as strict as the models.
+
+    Code makes such records without a check and reads their fields as those of any dataclass; a file's are checked by
+    the annotations, and the docstrings below the fields describe them in the JSON Schema.
+    """
+
+    __slots__ = ()
+    __pydantic_config__ = CONFIG
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> Any:
+        # Strict for the fields, but made of a mapping: where a record is strict it takes its own instances only.
+        made = handler(source)
+        resolved: Any = handler.resolve_ref_schema(made)
+        resolved["strict"] = False
+        return made
+
+
+@dataclass(frozen=True)
+class Listed:
+    """An annotation of a tuple: a file writes it as a list, the only sequence that YAML has, of so many entries."""
+
+    least: int = 0
+    most: int | None = None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> Any:
+        listed: Any = list[get_args(source)[0]]  # type: ignore[misc]
+        bounds = Field(min_length=self.least or None, max_length=self.most)
+        return handler.generate_schema(Annotated[listed, bounds, AfterValidator(tuple)])
+
+
+@dataclass(frozen=True)
+class WrittenAs:
+    """An annotation: in a file the value is written, and checked, as one of this record, a subclass of its type."""
+
+    record: type[StrictRecord]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> Any:
+        return handler.generate_schema(self.record)
 
 
 def _printable(name: str) -> str:
@@ -42,6 +90,30 @@ def _printable(name: str) -> str:
     return name
 
 
+def fields_of(model: Any) -> dict[str, FieldInfo]:
+    """The fields of a model or record by the keys that a file has for them, in their order; none of any other type."""
+    if isinstance(model, type) and issubclass(model, BaseModel):
+        return {field.alias or name: field for name, field in model.model_fields.items()}
+    record: Any = model
+    return _record_fields(record) if isinstance(model, type) and issubclass(model, StrictRecord) else {}
+
+
+@cache
+def _record_fields(record: Any) -> dict[str, FieldInfo]:
+    hints = get_type_hints(record, include_extras=True)
+    described = TypeAdapter(record).json_schema()["properties"]
+    found = {}
+    for field in fields(record):
+        required = field.default is MISSING and field.default_factory is MISSING
+        info = FieldInfo.from_annotation(hints[field.name])
+        if not required:
+            info.default = field.default if field.default_factory is MISSING else field.default_factory()
+        info.description = described[field.name].get("description")
+        found[field.name] = info
+    return found
+
+
+BlockSize = Annotated[int, Field(ge=1, le=MAX_BLOCK_SIZE)]
 Name = Annotated[str, AfterValidator(_printable)]
 Time = Annotated[int, Field(ge=0, le=MAX_TIME)]
 Length = Annotated[int, Field(ge=1, le=MAX_STEP_TOKENS)]
@@ -52,3 +124,17 @@ Location = tuple[str | int, ...]
 """Keys and indices that lead to a value of the file."""
 Complaint = tuple[Location, str]
 """Where, and what was found and is allowed."""
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """`` (did you mean X?)``, or nothing where no name is near."""
+    names = list(names)
+    # Where there is no choice the list of what is allowed says it already.
+    matches = get_close_matches(name, names, 1) if len(names) > 1 and len(name) <= MAX_SHOWN else []
+    return f" (did you mean {matches[0]}?)" if matches else ""
+
+
+def choice(name: str, names: Iterable[str]) -> str:
+    """Say that this name was found, and which are allowed."""
+    names = list(names)
+    return f"found {shown(name)}, allowed {', '.join(names) or 'none'}{nearest(name, names)}"

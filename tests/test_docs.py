@@ -19,7 +19,6 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 import pytest
 import yaml
-from pydantic import BaseModel
 
 from stateat.sim.api import sweep
 from stateat.sim.cli.geometry import geometry
@@ -35,7 +34,9 @@ from stateat.sim.rules.split import Chunk
 from stateat.sim.run.simulate import audit, replay
 from stateat.sim.scenario.load import load
 from stateat.sim.scenario.models import INVARIANTS, MECHANISMS, File, Whole
+from stateat.sim.scenario.page import PAGE, TABLES, printed
 from stateat.sim.scenario.truth import STATES
+from stateat.sim.schema import WrittenAs, fields_of
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -354,9 +355,9 @@ def keys() -> dict[str, dict[str, list[str]]]:
     return {name: {code(row[0])[0]: row for row in rows if code(row[0])} for name, rows in found.items() if rows}
 
 
-def models() -> dict[str, type[BaseModel]]:
+def models() -> dict[str, type[Any]]:
     """The models of a scenario file by the heading of their table."""
-    named: dict[str, type[BaseModel]] = {"`file`": File}
+    named: dict[str, type[Any]] = {"`file`": File}
     todo: list[tuple[str, Any]] = [("", Whole)]
     for name in ("variants", "expect"):
         todo.append((name, File.model_fields[name].annotation))
@@ -365,23 +366,24 @@ def models() -> dict[str, type[BaseModel]]:
         for place, model in inside(path, annotation):
             if model in named.values():
                 continue
-            kind = model.model_fields.get("kind")
+            kind = fields_of(model).get("kind")
             kinds = get_args(kind.annotation) if kind and get_origin(kind.annotation) is Literal else ()
             suffix = f" with `kind: {kinds[0]}`" if len(kinds) == 1 else ""
             if model is not Whole:
                 named[f"`{place}`{suffix}"] = model
-            todo += [(f"{place}.{n}".lstrip("."), f.annotation) for n, f in model.model_fields.items()]
+            todo += [(f"{place}.{n}".lstrip("."), f.annotation) for n, f in fields_of(model).items()]
     return named
 
 
-def inside(path: str, annotation: Any) -> Iterator[tuple[str, type[BaseModel]]]:
+def inside(path: str, annotation: Any) -> Iterator[tuple[str, type[Any]]]:
     """The models in a type, with the path at which each stands."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+    if fields_of(annotation):
         yield path, annotation
     origin, args = get_origin(annotation), get_args(annotation)
     for arg in args[:1] if origin is Annotated else args[1:] if origin is dict else args:
+        arg = next((mark.record for mark in args if isinstance(mark, WrittenAs)), arg)
         if arg is not NoneType:
-            suffix = "[]" if origin is list else ".*" if origin is dict else ""
+            suffix = "[]" if origin in (list, tuple) else ".*" if origin is dict else ""
             yield from inside(path + suffix, arg)
 
 
@@ -397,7 +399,7 @@ SHARED = {
 """Tables that several models share, or that stand under a plainer name."""
 
 
-def heading_of(name: str, model: type[BaseModel]) -> str:
+def heading_of(name: str, model: type[Any]) -> str:
     return SHARED.get(model.__name__, name.replace("`workload.output` with", "`workload.prompt` with"))
 
 
@@ -406,13 +408,13 @@ def model_params() -> list[Any]:
 
 
 @pytest.mark.parametrize(("heading", "model"), model_params())
-def test_every_key_of_a_scenario_file_is_documented(heading: str, model: type[BaseModel]) -> None:
+def test_every_key_of_a_scenario_file_is_documented(heading: str, model: type[Any]) -> None:
     rows = keys()[heading]
-    names = {field.alias or name for name, field in model.model_fields.items()}
+    names = set(fields_of(model))
     shared = heading in ("`expect`", "`expect.*` bounds and lists")
     assert names <= set(rows) if shared else names == set(rows)
-    for name, field in model.model_fields.items():
-        row = rows[field.alias or name]
+    for name, field in fields_of(model).items():
+        row = rows[name]
         assert len(row) == 6, row
         told = row[2].strip("`")
         if field.is_required():
@@ -423,11 +425,18 @@ def test_every_key_of_a_scenario_file_is_documented(heading: str, model: type[Ba
             assert told in ("none", "off", "see there", json.dumps(getattr(field.default, "state", None))), row
 
 
+def test_the_key_tables_are_printed_from_the_models() -> None:
+    """`make docs` prints them anew."""
+    page = PAGE.read_text(encoding="utf-8")
+    assert printed(page) == page
+    assert set(TABLES) == {name for name in keys() if name.startswith("`")}
+
+
 def test_every_key_that_is_documented_exists() -> None:
     headings = {heading_of(name, model) for name, model in models().items()}
     documented = {name for name in keys() if name.startswith("`")}
     assert documented == headings
-    known = {f.alias or n for m in models().values() for n, f in m.model_fields.items()}
+    known = {n for m in models().values() for n in fields_of(m)}
     assert {key for name in documented for key in keys()[name]} <= known
 
 

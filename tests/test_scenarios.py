@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from stateat.sim.errors import MissingError
-from stateat.sim.run.expect import MEASURED, PLAIN, STRUCTURED, compare, finding_facts
+from stateat.sim.run.expect import compare, finding_facts
 from stateat.sim.run.result import Outcome
 from stateat.sim.run.simulate import replay
+from stateat.sim.scenario.expectations import MEASURED, PLAIN, STRUCTURED
 from stateat.sim.scenario.load import load
 from stateat.sim.scenario.models import Expectation
 

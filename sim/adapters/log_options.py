@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from stateat.kernels.backends import FORMS
+from stateat.kernels.rounding import DTYPES, ROUNDINGS
 from stateat.sim.adapters.log import INTEGERS
-from stateat.sim.scenario.truth import DTYPES, KERNELS, ROUNDINGS, Truth, wrong
+from stateat.sim.scenario.truth import Truth, wrong
 
 
 class Option(NamedTuple):
@@ -34,7 +36,7 @@ def _texts(value: Any) -> bool:
 
 
 def _oracle(value: Any) -> bool:
-    names = {"dtype": DTYPES, "kernel": KERNELS, "rounding": ROUNDINGS}
+    names = {"dtype": DTYPES, "kernel": FORMS, "rounding": ROUNDINGS}
     return (
         _texts(value)
         and "state" in value

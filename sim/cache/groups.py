@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from stateat.sim.cache.ledger import FullBlock, Ledger
-from stateat.sim.cache.pool import NULL, BlockPool
+from stateat.sim.cache.pool import BlockPool
 from stateat.sim.cache.skipped_states import KeepsServed, SkippedStates
-from stateat.sim.events import Withdrawal
+from stateat.sim.events import NULL, Withdrawal
 from stateat.sim.rules.tail_copy import TailCopy
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from stateat.sim.cache.pool import NULL, BlockPool
-from stateat.sim.events import Group
+from stateat.sim.cache.pool import BlockPool
+from stateat.sim.events import NULL, Group
 from stateat.sim.options import Options
 from stateat.sim.rules.partial_hits import PARTIAL_HITS_WHEN
 

@@ -10,10 +10,9 @@ from stateat.sim.cache.interface import Beyond
 from stateat.sim.cache.layout import Layout
 from stateat.sim.cache.ledger import FullBlock
 from stateat.sim.cache.lookup import Hit, Lookup
-from stateat.sim.cache.pool import NULL
 from stateat.sim.cache.request import CacheRequest
 from stateat.sim.cache.tier import GroupQuery, Key, Tier, loadable_tokens
-from stateat.sim.events import Observer
+from stateat.sim.events import NULL, Observer
 
 
 class Offloading:

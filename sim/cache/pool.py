@@ -6,10 +6,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import repeat
 
-from stateat.sim.events import Withdrawal
-
-NULL = 0
-"""The null block: the shared placeholder of a column without a slot."""
+from stateat.sim.events import NULL, Withdrawal
 
 Entry = tuple[int, bytes, int]
 """A group, a hash in it, and the block that it leads to."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from stateat.sim.cache.pool import NULL
+from stateat.sim.events import NULL
 from stateat.sim.rules.answers import counts
 from stateat.sim.rules.record import Argument, Rule, Signature, Standing, Value
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stateat.sim.cache.lookup import Family, Found, Geometry, margin, state_hit
-from stateat.sim.cache.pool import NULL, BlockPool
+from stateat.sim.cache.pool import BlockPool
+from stateat.sim.events import NULL
 
 
 def gains(pool: BlockPool, geo: Geometry, family: Family, hashes: Sequence[bytes], candidate: int, known: int) -> Found:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from stateat.sim.cache.groups import AttentionCache, Place, Table
 from stateat.sim.cache.lookup import window_blocks
-from stateat.sim.cache.pool import NULL
+from stateat.sim.events import NULL
 from stateat.sim.rules.record import Rule, Standing, Value, When
 
 

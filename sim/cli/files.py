@@ -42,8 +42,8 @@ def list_scenarios(
     """
     from stateat.sim.report.terminal.catalog import print_catalog, to_json, to_markdown
     from stateat.sim.scenario.catalog import chosen, entries, scenario_files
-    from stateat.sim.scenario.messages import choice
     from stateat.sim.scenario.models import MECHANISMS
+    from stateat.sim.schema import choice
 
     for name in classes:
         if name not in MECHANISMS:

@@ -112,9 +112,10 @@ def geometry(
 
 
 def _check_names(flags: dict[str, Any]) -> None:
-    from stateat.sim.geometry.model import DTYPES, GDN_BACKENDS, KV_DTYPES, MODES
+    from stateat.kernels.rounding import DTYPES
+    from stateat.sim.geometry.model import GDN_BACKENDS, KV_DTYPES, MODES
     from stateat.sim.options import METHODS
-    from stateat.sim.scenario.messages import choice
+    from stateat.sim.schema import choice
 
     for key, names in (
         ("dtype", ("auto", *DTYPES)),

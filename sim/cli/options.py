@@ -78,7 +78,8 @@ def truth_options(command: Any) -> Any:
     def run(
         *args: Any, state: str | None, state_dtype: str | None, backend: str | None, device: str | None, **more: Any
     ) -> Any:
-        from stateat.sim.scenario.truth import BACKENDS, DEVICES, DTYPES
+        from stateat.kernels.backends import BACKENDS, DEVICES
+        from stateat.kernels.rounding import DTYPES
 
         given = {"state": state, "dtype": state_dtype, "backend": backend, "device": device}
         truth = {key: value for key, value in given.items() if value is not None}
@@ -88,7 +89,7 @@ def truth_options(command: Any) -> Any:
             ("device", "--device", DEVICES),
         ):
             if key in truth and truth[key] not in names:
-                from stateat.sim.scenario.messages import choice
+                from stateat.sim.schema import choice
 
                 raise InputError(f"{flag}: {choice(truth[key], names)}")
         return command(*args, truth=truth, **more)
@@ -107,7 +108,7 @@ def engine_options(command: Any) -> Any:
 
 def not_compared(scenario: Scenario, truth: Mapping[str, str]) -> None:
     """Say which expectations are about other states than those that the command line asks for."""
-    from stateat.sim.run.expect import MEASURED
+    from stateat.sim.scenario.expectations import MEASURED
 
     expects = [run.expect or {} for run in scenario.expanded]
     parts = [part for expect in expects for part in (expect, *(expect.get("cases") or {}).values())]

@@ -240,11 +240,10 @@ class _Studio:
 def _hopeless(run: Run, outcome: Outcome) -> str:
     """Why nothing was hit, where prompts are too short for the cache: it is not broken."""
     from stateat.sim.explain.shortest import shortest_repeat
-    from stateat.sim.workload.generate import arrivals
 
     if not run.options.recurrent or outcome.requests < 2 or outcome.restores:
         return ""
-    longest, found = max(a.num_prompt_tokens for a in arrivals(run)), shortest_repeat(run.options)
+    longest, found = max(a.num_prompt_tokens for a in run.arrivals()), shortest_repeat(run.options)
     if found is None or longest > found.tried or longest == found.tokens:
         return ""
     least = f"none up to {found.tried:,}" if found.tokens is None else f"none below {found.tokens:,}"

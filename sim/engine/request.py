@@ -25,7 +25,7 @@ class Acceptance:
         rate = speculative.acceptance_rate if cycle is None else None
         drafts = speculative.num_speculative_tokens
         self._draw = (
-            _cycle(cycle or speculative.accepted_drafts, drafts)
+            _cycle(cycle or speculative.cycle, drafts)
             if rate is None
             else _drawn(rate, drafts, stream(seed, f"drafts of {request}"))
         )

@@ -14,7 +14,6 @@ from collections.abc import Callable
 
 from stateat.sim.cache.interface import Cache
 from stateat.sim.cache.manager import KVCache
-from stateat.sim.cache.pool import NULL
 from stateat.sim.engine.alone import outgrows
 from stateat.sim.engine.computed_prefix import ComputedPrefix, find
 from stateat.sim.engine.encoder import Encoder
@@ -23,7 +22,7 @@ from stateat.sim.engine.request import Request, placeholders
 from stateat.sim.engine.sampling import sample
 from stateat.sim.engine.sizing import Sizing
 from stateat.sim.engine.step import Step
-from stateat.sim.events import Observer, Refusal
+from stateat.sim.events import NULL, Observer, Refusal
 from stateat.sim.options import Options
 from stateat.sim.releases.policy import Policy
 from stateat.sim.releases.rules import Rules

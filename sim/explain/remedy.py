@@ -15,7 +15,6 @@ from stateat.sim.releases.unused_rules import idle
 from stateat.sim.run.result import Outcome
 from stateat.sim.run.simulate import simulate
 from stateat.sim.scenario.load import Run
-from stateat.sim.workload.generate import arrivals
 
 MAX_CHUNKS = 400_000
 """All runs of a search together, about 20 s; a search that would take more stops there, and says so."""
@@ -114,7 +113,7 @@ def candidates(run: Run) -> list[Value]:
     """Every known value of every rule that differs from the run's, but for those that its options rule out, and for
     those of rules that it never asks."""
     options = run.options
-    now, unasked = table(options.preset, options.rules), idle(options, arrivals(run))
+    now, unasked = table(options.preset, options.rules), idle(options, run.arrivals())
     found = []
     for rule, values in RULES.items():
         for name in values if rule not in unasked else ():

@@ -7,14 +7,10 @@ pool has as many blocks as fit into its bytes. All releases with a row in :mod:`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from stateat.sim.errors import InputError
+from stateat.sim.geometry.layout import Geometry
 from stateat.sim.options import least_blocks
 from stateat.sim.schema import MAX_NUM_BLOCKS
-
-if TYPE_CHECKING:
-    from stateat.sim.geometry.derive import Geometry
 
 
 def request_blocks(geometry: Geometry) -> int:

@@ -8,9 +8,9 @@ from math import inf, lcm
 from typing import Any
 
 from stateat.sim.errors import InputError
-from stateat.sim.geometry.derive import Geometry
+from stateat.sim.geometry.layout import Geometry
 from stateat.sim.options import Options
-from stateat.sim.scenario.models import SCHEMA, Engine
+from stateat.sim.scenario.models import SCHEMA
 
 LAYERS = {"gated-delta": "gdn", "kda": "kda", "ssd": "mamba", "selective-scan": "mamba", "short-conv": "conv"}
 """Names of groups, by state family."""
@@ -22,14 +22,14 @@ BLOCKS = 4
 
 def options(geometry: Geometry) -> Options:
     """The engine's configuration with this geometry, which tells its grid, hash unit and shortest cacheable prompt."""
-    return _validated(geometry).options()
+    return _validated(geometry).over_ranks()
 
 
-def _validated(geometry: Geometry) -> Engine:
-    from pydantic import ValidationError
+def _validated(geometry: Geometry) -> Options:
+    from pydantic import TypeAdapter, ValidationError
 
     try:
-        return Engine.model_validate(_engine(geometry))
+        return TypeAdapter(Options).validate_python(_engine(geometry))
     except ValidationError as error:
         wrong = error.errors(include_url=False)[0]
         key = next((str(part) for part in reversed(wrong["loc"]) if isinstance(part, str)), "")

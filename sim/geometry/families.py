@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+from stateat.kernels.rounding import DTYPES
 from stateat.kernels.shapes import Shape, delta, selective_scan, short_conv, ssd
 from stateat.sim.errors import InputError
 from stateat.sim.files import real
 from stateat.sim.geometry.defaults import DEFAULTS
-from stateat.sim.geometry.model import DTYPES, Attention, Model
+from stateat.sim.geometry.model import Attention, Model
 from stateat.sim.inputs import MAX_DOCUMENT, as_json, read_bytes
 
 NESTED = ("text_config", "llm_config", "language_config")

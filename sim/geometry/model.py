@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from stateat.kernels.shapes import Shape
 
-DTYPES = ("float32", "bfloat16", "float16")
-"""Of weights, and of the components of a state."""
 KV_DTYPES = ("bfloat16", "float16", "fp8", "fp8_e4m3", "fp8_e5m2", "nvfp4")
 """Of keys and values, beside ``auto``: the model's, or what its quantization says."""
 MODES = ("none", "align", "all")

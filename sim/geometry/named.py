@@ -58,7 +58,7 @@ NAMED = {
 
 def named(name: str) -> Model:
     """A model of the list; InputError names those there are."""
-    from stateat.sim.scenario.messages import choice
+    from stateat.sim.schema import choice
 
     if name not in NAMED:
         raise InputError(f"--model: {choice(name, NAMED)}; any other by its config.json")

@@ -84,7 +84,7 @@ ALL_MODE = MAMBA2 | {"jamba"}
 
 def sizing(preset: str) -> Sizing:
     """Return the row of a preset, or of the last one before it that has one; InputError names the known presets."""
-    from stateat.sim.scenario.messages import choice
+    from stateat.sim.schema import choice
 
     if preset not in PRESETS:
         raise InputError(f"--preset: {choice(preset, PRESETS)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stateat.sim.geometry.derive import Geometry
+from stateat.sim.geometry.layout import Geometry
 
 PADDING_PERCENT = 5.0
 """Above it, padding is worth a word."""

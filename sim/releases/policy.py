@@ -55,6 +55,7 @@ class Policy:
         options = self.options
         plain = asdict(options)
         del plain["groups"]
+        plain["speculative"]["accepted_drafts"] = options.speculative.cycle
         return plain | {
             "rules": self.values,
             "hash_unit": options.hash_unit,

@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from stateat.sim.events import GRAVE, Finding
-from stateat.sim.run.expect import WRONG, compare
+from stateat.sim.run.expect import compare
 from stateat.sim.run.result import Failure, Outcome
+from stateat.sim.scenario.expectations import WRONG
 
 TOLD = ("poisoned", "poisoned_roots", "findings", "livelock")
 """Expectations of what the findings tell by themselves."""

@@ -9,19 +9,7 @@ from typing import Any
 from stateat.sim.events import GRAVE, Finding, Severity
 from stateat.sim.run.result import Failure, Outcome
 from stateat.sim.scenario.counts import number_matches, pins_to_zero
-
-PLAIN = ("livelock", "digest")
-"""Keys compared as they are; the others but those below are numbers."""
-MEASURED = ("exact", "noise", "not_finite")
-"""Keys that only a family with numbers has; ``digest`` says nothing of them."""
-WRONG = ("wrong_restores", "wrong_reads", "tainted_requests")
-"""Numbers that expect something grave, unless they are pinned to 0."""
-STRUCTURED = ("ends", "hits", "loads", "findings", "invariants", "vacuous", "cases")
-UNCOMPARED = ("vacuous", "cases")
-"""Keys among them that are nothing a run can come to."""
-FINDING_KEYS = (
-    "invariant", "severity", "step", "request", "group", "column", "claimed", "held", "verdict", "root",
-)  # fmt: skip
+from stateat.sim.scenario.expectations import FINDING_KEYS, MEASURED, PLAIN, STRUCTURED, UNCOMPARED, WRONG
 
 
 def compare(

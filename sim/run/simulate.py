@@ -39,7 +39,6 @@ from stateat.sim.scenario.counts import COUNTS
 from stateat.sim.scenario.load import Run, Scenario, check_truth, runs
 from stateat.sim.scenario.truth import DIGEST, SEVERAL, Truth, changed, told
 from stateat.sim.workload import Arrival
-from stateat.sim.workload.generate import arrivals
 
 
 def simulate(
@@ -57,7 +56,7 @@ def simulate(
     when a user's rule breaks its contract.
     """
     name = {"variant": run.variant, "case": run.case, "scenario": run.scenario}
-    requests = arrivals(run)
+    requests = run.arrivals()
     try:
         outcome = drive(
             run.options,

@@ -111,11 +111,10 @@ def chosen(found: Sequence[Entry], classes: Sequence[str], sources: Sequence[str
 def whole(file: Path, allow_code: bool = False) -> Scenario:
     """A scenario with all that it refers to. Raises InputError for what is bad in it or there."""
     from stateat.sim.scenario.load import load
-    from stateat.sim.workload.generate import arrivals
 
     scenario = load(file, allow_code)
     for run in scenario.expanded:
-        arrivals(run)
+        run.arrivals()
     return scenario
 
 

@@ -6,12 +6,11 @@ from collections.abc import Collection, Iterator, Mapping
 from math import gcd, lcm
 from typing import Any
 
-from stateat.sim.options import least_blocks
+from stateat.sim.options import Options, least_blocks
 from stateat.sim.scenario import truth
 from stateat.sim.scenario.counts import pins_to_zero
-from stateat.sim.scenario.messages import choice
-from stateat.sim.scenario.models import Engine, Whole
-from stateat.sim.schema import Complaint
+from stateat.sim.scenario.models import Whole
+from stateat.sim.schema import Complaint, choice
 from stateat.sim.workload import inline
 
 
@@ -29,7 +28,7 @@ def _below(prefix: tuple[str, ...], complaints: Iterator[Complaint]) -> Iterator
         yield (*prefix, *location), text
 
 
-def engine(model: Engine) -> Iterator[Complaint]:
+def engine(model: Options) -> Iterator[Complaint]:
     """What is wrong with an engine."""
     yield from names(model)
     yield from _groups(model)
@@ -47,6 +46,8 @@ def engine(model: Engine) -> Iterator[Complaint]:
             f"found {model.offload.blocks}, allowed 0 without enable_prefix_caching: only what is published is stored",
         )
     drafts = model.speculative.num_speculative_tokens
+    if model.speculative.accepted_drafts is not None and model.speculative.acceptance_rate is not None:
+        yield ("speculative",), "found accepted_drafts and acceptance_rate, allowed one of them"
     for i, accepted in enumerate(model.speculative.accepted_drafts or ()):
         if accepted > drafts:
             yield (
@@ -55,13 +56,13 @@ def engine(model: Engine) -> Iterator[Complaint]:
             )
 
 
-def _lacks(model: Engine) -> Iterator[Complaint]:
+def _lacks(model: Options) -> Iterator[Complaint]:
     """Options that the release does not have."""
     from stateat.sim.releases.presets import table
     from stateat.sim.releases.support import lacks
 
     if not any(names(model)):
-        yield from lacks(model.options(), table(model.preset, model.rules))
+        yield from lacks(model.over_ranks(), table(model.preset, model.rules))
     interval, blocks = model.prefix_cache_retention_interval, _spans(model)
     if interval and not any(g.kind == "recurrent" or g.sliding_window for g in model.groups):
         yield (
@@ -76,31 +77,31 @@ def _lacks(model: Engine) -> Iterator[Complaint]:
         )
 
 
-def _spans(model: Engine) -> list[int]:
-    return [g.span(model.decode_context_parallel_size) for g in model.groups if g.prefix_cacheable]
+def _spans(model: Options) -> list[int]:
+    return [g.block_size for g in model.over_ranks().groups if g.prefix_cacheable]
 
 
-def _groups(model: Engine) -> Iterator[Complaint]:
+def _groups(model: Options) -> Iterator[Complaint]:
     seen: dict[str, int] = {}
     for i, group in enumerate(model.groups):
         if group.name in seen:
             yield ("groups", i, "name"), f"found {group.name!r} again, allowed a name other than that of a group before"
         seen.setdefault(group.name, i)
-    ranks, cacheable = model.decode_context_parallel_size, _spans(model)
+    cacheable = _spans(model)
     if not cacheable:
         yield ("groups",), "found no group with prefix_cacheable, allowed at least one"
     unit = model.prefix_match_unit or gcd(*cacheable)
-    for i, group in enumerate(model.groups):
+    for i, group in enumerate(model.over_ranks().groups):
         yield from _kind_of(i, model)
-        if group.prefix_cacheable and group.span(ranks) % unit:
+        if group.prefix_cacheable and group.block_size % unit:
             yield (
                 ("groups", i, "block_size"),
-                f"found {group.span(ranks)} in group {group.name!r}, allowed a multiple of the hash unit {unit} "
+                f"found {group.block_size} in group {group.name!r}, allowed a multiple of the hash unit {unit} "
                 "(prefix_match_unit)",
             )
 
 
-def _kind_of(i: int, model: Engine) -> Iterator[Complaint]:
+def _kind_of(i: int, model: Options) -> Iterator[Complaint]:
     """What a recurrent group, or an engine with an offload tier, cannot have."""
     group = model.groups[i]
     odd = []
@@ -115,7 +116,7 @@ def _kind_of(i: int, model: Engine) -> Iterator[Complaint]:
             yield ("groups", i, key), f"found {found}, allowed {plain} with engine.offload"
 
 
-def names(model: Engine) -> Iterator[Complaint]:
+def names(model: Options) -> Iterator[Complaint]:
     """Presets and rules that do not exist."""
     from stateat.sim.releases.presets import PRESETS
 

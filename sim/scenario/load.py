@@ -31,8 +31,10 @@ from stateat.sim.scenario.tree import INLINE, Node, Problem, failure, locate, me
 from stateat.sim.scenario.truth import Truth
 from stateat.sim.scenario.truth import changed as changed_truth
 from stateat.sim.scenario.truth import wrong as wrong_truth
-from stateat.sim.schema import Complaint
-from stateat.sim.workload.generate import Workload
+from stateat.sim.schema import Complaint, choice
+from stateat.sim.workload import Arrival
+from stateat.sim.workload.generate import Workload, requests
+from stateat.sim.workload.inline import too_long
 
 M = TypeVar("M", bound=BaseModel)
 SHOWN_VARIANTS = 10
@@ -72,6 +74,20 @@ class Run:
     def name(self) -> str:
         """``variant``, or ``variant, case NAME``: for messages."""
         return self.variant + (f", case {self.case}" if self.case else "")
+
+    def arrivals(self) -> tuple[Arrival, ...]:
+        """Requests of the run: those that wait for none by (time, index), then those that wait for another, by index.
+
+        The same for the same run on every machine. Raises InputError for a trace or table that is missing, empty
+        or broken, and for a prompt that is too long.
+        """
+        longest = self.options.max_model_len
+        made = requests(self.workload, self.seed, self.options.clock, self.base, self.where)
+        for arrival in made:
+            if arrival.num_prompt_tokens > longest - 1:
+                text = too_long(arrival.id, arrival.num_prompt_tokens, longest)
+                raise InputError(f"{self.where}: {text} (variant {self.name})")
+        return tuple(sorted(made, key=lambda a: (a.after is not None, 0 if a.after is not None else a.time, a.index)))
 
     def __repr__(self) -> str:
         return f"<Run {short(self.scenario)}, variant {short(self.name)} ({self.options.preset}, seed {self.seed})>"
@@ -181,7 +197,7 @@ def runs(
     variants = list(dict.fromkeys(run.variant for run in scenario.expanded))
     for name in only:
         if name not in variants:
-            raise InputError(f"{scenario.path}: variant: {scenario_errors.choice(name, variants)}")
+            raise InputError(f"{scenario.path}: variant: {choice(name, variants)}")
     for name, value in rules.items():
         wrong = scenario_checks.rule(name, value)
         if wrong:
@@ -442,7 +458,7 @@ def _expected(
     expect = model.model_dump(exclude_unset=True)
     groups = dict.fromkeys(g.name for run in group for g in run.options.groups)
     written = [run.workload.requests for run in group]
-    ids = None if None in written else dict.fromkeys(r.id for requests in written for r in requests or ())
+    ids = None if None in written else dict.fromkeys(r.id for listed in written for r in listed or ())
     if not group:
         return expect, []
     tier = any(run.options.offload.blocks for run in group)
@@ -457,7 +473,7 @@ def _run(file: Path, node: Node, shape: File | None, whole: Whole, variant: str,
         scenario=shape.name if shape else "",
         variant=variant,
         case=case,
-        options=whole.engine.options(),
+        options=whole.engine.over_ranks(),
         budgets=tuple(whole.workload.budgets),
         seed=shape.seed if shape else 0,
         truth=oracle.truth(),

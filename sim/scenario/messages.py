@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
+from collections.abc import Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, Tag, ValidationError
 
-from stateat.sim.inputs import MAX_SHOWN, shown
 from stateat.sim.scenario.tree import Node, Problem, found, join, locate
-from stateat.sim.schema import Location
+from stateat.sim.schema import Location, WrittenAs, fields_of, nearest
 
 NOT_MODELLED: Mapping[str, tuple[str, ...] | None] = {
     "mamba_cache_mode": ("none",),
@@ -30,6 +28,7 @@ _TYPES = {
     "dict_type": "a mapping",
     "model_type": "a mapping",
     "model_attributes_type": "a mapping",
+    "dataclass_type": "a mapping",
 }
 _BOUNDS = {
     "greater_than_equal": ("ge", "at least {}"),
@@ -42,20 +41,6 @@ _BOUNDS = {
 _EXPONENT = re.compile(r"[-+]?[0-9.]+[eE][-+]?[0-9]+$")
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
-    """`` (did you mean X?)``, or nothing where no name is near."""
-    names = list(names)
-    # Where there is no choice the list of what is allowed says it already.
-    matches = get_close_matches(name, names, 1) if len(names) > 1 and len(name) <= MAX_SHOWN else []
-    return f" (did you mean {matches[0]}?)" if matches else ""
-
-
-def choice(name: str, names: Iterable[str]) -> str:
-    """Found this name, allowed those."""
-    names = list(names)
-    return f"found {shown(name)}, allowed {', '.join(names) or 'none'}{nearest(name, names)}"
-
-
 def problems(error: ValidationError, model: type[BaseModel], root: Node) -> list[Problem]:
     """Each of the errors, at the place in ``root`` that it concerns."""
     return [_problem(item, model, root) for item in error.errors(include_url=False)]
@@ -65,7 +50,7 @@ def _problem(error: Any, model: type[BaseModel], root: Node) -> Problem:
     location: Location = error["loc"]
     node, path = locate(root, _as_written(model, location))
     kind, context = error["type"], error.get("ctx", {})
-    if kind == "extra_forbidden":
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         text = _unknown(str(location[-1]), keys(_walk(model, location[:-1])))
     elif kind == "missing" and isinstance(node.value, list):
         text = f"found {found(node)}, allowed {len(get_args(strip(_walk(model, location[:-1]))))} entries"
@@ -125,12 +110,8 @@ def _decimal(text: str, kind: str) -> str:
 
 def _about(model: type[BaseModel], location: Location) -> str:
     """What a missing key is for: the first line of its description."""
-    parent = strip(_walk(model, location[:-1]))
-    if isinstance(parent, type) and issubclass(parent, BaseModel):
-        for name, field in parent.model_fields.items():
-            if (field.alias or name) == location[-1] and field.description:
-                return ": " + field.description.splitlines()[0].rstrip(".")
-    return ""
+    field = fields_of(strip(_walk(model, location[:-1]))).get(str(location[-1]))
+    return ": " + field.description.splitlines()[0].rstrip(".") if field and field.description else ""
 
 
 def _kinds(annotation: Any) -> str:
@@ -139,11 +120,8 @@ def _kinds(annotation: Any) -> str:
 
 
 def keys(annotation: Any) -> list[str]:
-    """The keys of a model; none of any other type."""
-    model = strip(annotation)
-    if isinstance(model, type) and issubclass(model, BaseModel):
-        return [field.alias or name for name, field in model.model_fields.items()]
-    return []
+    """The keys of a model or record; none of any other type."""
+    return list(fields_of(strip(annotation)))
 
 
 def _as_written(annotation: Any, location: Location) -> Location:
@@ -166,15 +144,14 @@ def _walk(annotation: Any, location: Location) -> Any:
 
 def step(annotation: Any, part: str | int) -> Any:
     """The type of a key, an index or a union's member (by its tag); None where there is no such."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        for name, field in annotation.model_fields.items():
-            if (field.alias or name) == part:
-                return field.annotation
-        return None
+    if fields := fields_of(annotation):
+        return fields[str(part)].annotation if part in fields else None
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is list:
         return args[0]
     if origin is tuple:
+        if args[1:] == (...,):
+            return args[0]
         return args[part] if isinstance(part, int) and part < len(args) else None
     if origin is dict:
         return args[1]
@@ -185,7 +162,8 @@ def strip(annotation: Any) -> Any:
     """Without what surrounds a type: Annotated, or None."""
     while True:
         if get_origin(annotation) is Annotated:
-            annotation = get_args(annotation)[0]
+            first, *marks = get_args(annotation)
+            annotation = next((mark.record for mark in marks if isinstance(mark, WrittenAs)), first)
             continue
         members = [a for a in get_args(annotation) if a is not NoneType]
         if get_origin(annotation) not in (Union, UnionType) or len(members) != 1:
@@ -198,7 +176,6 @@ def tag(member: Any) -> str:
     for extra in get_args(member)[1:] if get_origin(member) is Annotated else ():
         if isinstance(extra, Tag):
             return extra.tag
-    model = strip(member)
-    field = model.model_fields.get("kind") if isinstance(model, type) and issubclass(model, BaseModel) else None
+    field = fields_of(strip(member)).get("kind")
     kinds = get_args(field.annotation) if field and get_origin(field.annotation) is Literal else ()
     return str(kinds[0]) if kinds else ""

@@ -10,17 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, SkipValidation, Tag, create_model, model_validator
 
-from stateat.sim.events import Group, Holding, Severity
-from stateat.sim.options import METHODS, Costs, Offload, Options, Speculative
+from stateat.kernels.backends import BACKENDS, DEVICES, FORMS
+from stateat.kernels.rounding import DTYPES, ROUNDINGS
+from stateat.sim.events import Holding, Severity
+from stateat.sim.options import Options
 from stateat.sim.scenario.counts import COUNTS
-from stateat.sim.scenario.truth import BACKENDS, DEVICES, DTYPES, KERNELS, ROUNDINGS, Truth
+from stateat.sim.scenario.truth import Truth
 from stateat.sim.schema import (
-    MAX_BLOCK_SIZE,
-    MAX_NUM_BLOCKS,
-    MAX_STEP_TOKENS,
-    Count,
-    Drafts,
-    Length,
     Name,
     Strict,
 )
@@ -31,7 +27,6 @@ INVARIANTS = tuple(f"I{n}" for n in range(1, 19) if n != 15)
 """As in docs/invariants.md."""
 MECHANISMS = tuple(f"M{n}" for n in (*range(1, 28), 30, 32))
 """As in docs/mechanisms.md."""
-_DEFAULT = Options(groups=())
 _TRUTH = Truth()
 
 
@@ -43,219 +38,26 @@ def _invariant(name: str) -> str:
 
 
 Invariant = Annotated[str, AfterValidator(_invariant)]
-BlockSize = Annotated[int, Field(ge=1, le=MAX_BLOCK_SIZE)]
-
-
-class GroupModel(Strict):
-    """A KV cache group: layers that share block tables."""
-
-    name: Name
-    """Unique among the groups."""
-    kind: Literal["full-attention", "recurrent"]
-    """`recurrent`: Mamba, GDN, KDA and the like."""
-    block_size: BlockSize
-    """Tokens in a block."""
-    eagle: bool = False
-    """Whether a look-ahead drafter's drop applies to it."""
-    mamba_cache_mode: Literal["align", "all"] = "align"
-    """Which states a chunk leaves: that at its end, or (up to vLLM 0.29) those at every boundary too."""
-    sliding_window: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] = 0
-    """Tokens that attention reaches back to; 0: all of them."""
-    prefix_cacheable: bool = True
-    """Whether the group takes part in prefix caching; false: its blocks are a request's own scratch."""
-
-    def span(self, ranks: int) -> int:
-        """Tokens of a block: full attention spreads its blocks over the ranks."""
-        spread = self.kind == "full-attention" and self.prefix_cacheable and not self.sliding_window
-        return self.block_size * (ranks if spread else 1)
-
-    def group(self, ranks: int) -> Group:
-        """As the engine takes it."""
-        return Group(
-            self.name,
-            self.kind,
-            self.span(ranks),
-            self.eagle,
-            self.mamba_cache_mode,
-            self.sliding_window,
-            self.prefix_cacheable,
-        )
-
-
-class SpeculativeModel(Strict):
-    """Speculative decoding."""
-
-    method: Literal[METHODS] = "ngram"  # type: ignore[valid-type]
-    """All but `ngram` make a hit give something up: they look one token ahead (`dflash` and `dspark`: to vLLM 0.32)."""
-    num_speculative_tokens: Drafts = 0
-    """K: draft tokens of a proposal; 0 turns it off."""
-    accepted_drafts: Annotated[list[Drafts], Field(min_length=1)] | None = None
-    """Entry m mod len: drafts that are right in a request's m-th proposal (0 to K); [0] by default."""
-    acceptance_rate: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Instead of accepted_drafts: each draft is right with this probability, drawn from the scenario's seed."""
-    draft_slots: Annotated[int, Field(ge=0, le=1024)] = 0
-    """Slots that a drafter with a model of its own adds to the batch for each request."""
-    multi_module: bool = False
-    """Whether each draft token comes from a module of its own, which reads K tokens ahead (since vLLM 0.29)."""
-    block_drop: bool = True
-    """Whether a look-ahead drafter gives up the last block of a hit (an option since vLLM 0.32)."""
-    hash_lookahead: bool = True
-    """Whether hashes cover the token behind their block in its stead (an option of vLLM 0.33)."""
-
-    @model_validator(mode="after")
-    def _one(self) -> SpeculativeModel:
-        if self.accepted_drafts is not None and self.acceptance_rate is not None:
-            raise ValueError("found accepted_drafts and acceptance_rate, allowed one of them")
-        return self
-
-
-class CostsModel(Strict):
-    """How long a step lasts under `clock: us`: base + per_prefill_token * p + per_decode_token * d."""
-
-    base: Annotated[int, Field(ge=0, le=10**9)] = Costs().base
-    """Microseconds of any step."""
-    per_prefill_token: Annotated[float, Field(ge=0, le=1e6)] = Costs().per_prefill_token
-    """Microseconds of each prompt token of a step."""
-    per_decode_token: Annotated[float, Field(ge=0, le=1e6)] = Costs().per_decode_token
-    """Microseconds of each decode token (drafts included) of a step."""
-
-
-class OffloadModel(Strict):
-    """A tier below the pool: CPU memory."""
-
-    blocks: Annotated[int, Field(ge=0, le=MAX_NUM_BLOCKS)] = 0
-    """Blocks of any group that it keeps, the least recently used go first; 0: there is none."""
-
-
-class Engine(Strict):
-    """The configuration of the engine, by vLLM's names."""
-
-    preset: str = _DEFAULT.preset
-    """The release whose rules hold: `vllm-0.26.0` and so on."""
-    rules: dict[str, str] = Field(default_factory=dict)
-    """Rules that differ from the preset's, by name; a value is a known one or `module:Class`."""
-    groups: Annotated[list[GroupModel], Field(min_length=1, max_length=64)]
-    """The KV cache groups, at least one."""
-    num_blocks: Annotated[int, Field(ge=1, le=MAX_NUM_BLOCKS)] = _DEFAULT.num_blocks
-    """Blocks in the pool that all groups share, the null block among them."""
-    max_num_batched_tokens: Length = _DEFAULT.max_num_batched_tokens
-    """Token budget of a step."""
-    max_num_seqs: Count = _DEFAULT.max_num_seqs
-    """Requests that run at a time."""
-    max_concurrent_batches: Annotated[int, Field(ge=1, le=64)] = 1
-    """Steps that are decided before the first of them has run: the stages of a pipeline."""
-    max_model_len: Annotated[int, Field(ge=2, le=MAX_STEP_TOKENS)] = _DEFAULT.max_model_len
-    """Longest sequence, tokens; a prompt is at least one token shorter."""
-    long_prefill_token_threshold: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] = (
-        _DEFAULT.long_prefill_token_threshold
-    )
-    """Most tokens of one request in a step; 0: no such limit."""
-    enable_prefix_caching: bool = _DEFAULT.enable_prefix_caching
-    """Whether finished blocks can be hit."""
-    partial_hits: bool = _DEFAULT.partial_hits
-    """Whether hits may be finer than a block, where the hash unit allows it."""
-    decode_context_parallel_size: Annotated[int, Field(ge=1, le=64)] = 1
-    """Ranks over which full attention is spread: its blocks hold so many times more tokens; states are on each."""
-    prefix_match_unit: BlockSize | None = None
-    """Tokens of a hash; the greatest common divisor of the block sizes by default."""
-    cache_config_block_size: BlockSize | None = None
-    """vLLM's cache_config.block_size, tokens: the grid of the split; the recurrent block by default."""
-    initial_block_size: BlockSize = _DEFAULT.initial_block_size
-    """vLLM's --block-size, or its default: cache_config.block_size before it is resolved (rule `restore_column`)."""
-    watermark: Annotated[float, Field(ge=0, lt=1)] = _DEFAULT.watermark
-    """Fraction of the pool that admission keeps free."""
-    scheduler_reserve_full_isl: bool = _DEFAULT.scheduler_reserve_full_isl
-    """Whether admission wants room for the whole prompt."""
-    num_prefill_checkpoint_blocks: Annotated[int, Field(ge=0, le=1)] = 0
-    """Blocks for a state that a prefill chunk exports on its way (since vLLM 0.29)."""
-    prefill_checkpoint_alignment: BlockSize = 1
-    """Tokens: where in a chunk the kernel can export one (since vLLM 0.32)."""
-    prefix_cache_retention_interval: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] | None = None
-    """Tokens between states that stay published; 0: only those that a resend needs; all by default (since 0.29)."""
-    shared_prefix_checkpoint: bool = False
-    """Whether a chunk stops exactly where a prefix is known to be shared (since vLLM 0.32)."""
-    encoder_cache_size: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] | None = None
-    """Embeddings of encoded items (images) that are kept; max_num_batched_tokens by default."""
-    max_num_encoder_input_tokens: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] | None = None
-    """Embeddings that a step may encode; max_num_batched_tokens by default."""
-    mamba_chunk_size: Annotated[int, Field(ge=0, le=MAX_BLOCK_SIZE)] = 0
-    """Tokens of a recurrent kernel's own chunk, which has a state at its end (`all` mode); 0: it fits the block."""
-    disable_chunked_mm_input: bool = False
-    """Whether no chunk may end inside an encoded item that it does not start in."""
-    offload: OffloadModel = OffloadModel()
-    """A tier below the pool, into which full blocks are stored and from which requests are started; none by default."""
-    speculative: SpeculativeModel = SpeculativeModel()
-    """Speculative decoding; off by default."""
-    clock: Literal["us", "steps"] = "us"
-    """What times count: microseconds, or one step for each integer."""
-    costs: CostsModel = CostsModel()
-    """How long a step lasts under `clock: us`."""
-
-    def options(self) -> Options:
-        """As the engine takes them."""
-        drafts = self.speculative.accepted_drafts
-        return Options(
-            groups=tuple(g.group(self.decode_context_parallel_size) for g in self.groups),
-            preset=self.preset,
-            rules=dict(self.rules),
-            num_blocks=self.num_blocks,
-            max_num_batched_tokens=self.max_num_batched_tokens,
-            max_num_seqs=self.max_num_seqs,
-            max_concurrent_batches=self.max_concurrent_batches,
-            max_model_len=self.max_model_len,
-            long_prefill_token_threshold=self.long_prefill_token_threshold,
-            enable_prefix_caching=self.enable_prefix_caching,
-            partial_hits=self.partial_hits,
-            decode_context_parallel_size=self.decode_context_parallel_size,
-            prefix_match_unit=self.prefix_match_unit,
-            cache_config_block_size=self.cache_config_block_size,
-            initial_block_size=self.initial_block_size,
-            watermark=float(self.watermark),
-            scheduler_reserve_full_isl=self.scheduler_reserve_full_isl,
-            num_prefill_checkpoint_blocks=self.num_prefill_checkpoint_blocks,
-            prefill_checkpoint_alignment=self.prefill_checkpoint_alignment,
-            prefix_cache_retention_interval=self.prefix_cache_retention_interval,
-            shared_prefix_checkpoint=self.shared_prefix_checkpoint,
-            encoder_cache_size=self.encoder_cache_size,
-            max_num_encoder_input_tokens=self.max_num_encoder_input_tokens,
-            mamba_chunk_size=self.mamba_chunk_size,
-            disable_chunked_mm_input=self.disable_chunked_mm_input,
-            offload=Offload(self.offload.blocks),
-            speculative=Speculative(
-                method=self.speculative.method,
-                num_speculative_tokens=self.speculative.num_speculative_tokens,
-                accepted_drafts=(0,) if drafts is None else tuple(drafts),
-                acceptance_rate=self.speculative.acceptance_rate,
-                draft_slots=self.speculative.draft_slots,
-                multi_module=self.speculative.multi_module,
-                block_drop=self.speculative.block_drop,
-                hash_lookahead=self.speculative.hash_lookahead,
-            ),
-            clock=self.clock,
-            costs=Costs(
-                base=self.costs.base,
-                per_prefill_token=float(self.costs.per_prefill_token),
-                per_decode_token=float(self.costs.per_decode_token),
-            ),
-        )
 
 
 class Oracle(Strict):
     """What the truth is computed with."""
 
     state: str = _TRUTH.state
-    """The state family: `digest`, a 128-bit fingerprint of the tokens absorbed; `ring`, `gated-delta`, `kda`, `ssd`,
-    `selective-scan` or `short-conv`, arrays beside it, of a model's widths (`gated-delta:qwen3-next`)."""
+    """The state family (docs/states.md): `digest`, a 128-bit fingerprint of the tokens absorbed; `ring`,
+    `gated-delta`, `kda`, `ssd`, `selective-scan` or `short-conv`, arrays beside it, of a model's widths behind a
+    colon (`gated-delta:qwen3-next`)."""
     dtype: Literal[DTYPES] = _TRUTH.dtype  # type: ignore[valid-type]
-    """In which a state is stored between chunks."""
-    kernel: Literal[KERNELS] = _TRUTH.kernel  # type: ignore[valid-type]
-    """`sequential`: float32 bits do not depend on how a prompt is cut; `chunked`, as prefill kernels: they do."""
+    """Type in which a state is stored between chunks."""
+    kernel: Literal[FORMS] = _TRUTH.kernel  # type: ignore[valid-type]
+    """Form of the computation. `sequential`: float32 bits do not depend on how a prompt is cut; `chunked`, as
+    prefill kernels: they do."""
     rounding: Literal[ROUNDINGS] = _TRUTH.rounding  # type: ignore[valid-type]
-    """Of a narrower dtype: to `nearest`, or `stochastic`, from the scenario's seed."""
+    """Rounding to a narrower dtype: to `nearest`, or `stochastic`, which draws from the scenario's seed."""
     backend: Literal[BACKENDS] = _TRUTH.backend  # type: ignore[valid-type]
-    """What computes: `auto` is Triton where there is a GPU, else torch, else NumPy."""
+    """Library that computes the states: `auto` is Triton where there is a GPU, else torch, else NumPy."""
     device: Literal[DEVICES] = _TRUTH.device  # type: ignore[valid-type]
-    """Where: `auto` is the GPU where there is one."""
+    """Device that computes them: `auto` is the GPU where there is one."""
 
     def truth(self) -> Truth:
         """As the oracle takes them."""
@@ -266,9 +68,9 @@ class Bounds(Strict):
     """A range, ends included; at least one end."""
 
     min: Annotated[int, Field(ge=0)] | None = None
-    """At least."""
+    """Least number allowed."""
     max: Annotated[int, Field(ge=0)] | None = None
-    """At most."""
+    """Greatest number allowed."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Bounds:
@@ -298,7 +100,7 @@ class SomeEnds(Strict):
     """Chunk ends that occur, among others."""
 
     contains: Annotated[list[End], Field(min_length=1)]
-    """Each of them is an end of a prefill chunk of the request."""
+    """Ends of prefill chunks (under `findings`: findings) that occur, among others."""
 
 
 Ends = Annotated[Annotated[list[End], Tag("all")] | Annotated[SomeEnds, Tag("some")], Discriminator(_all_or_some)]
@@ -314,9 +116,9 @@ class FindingModel(Strict):
     """A finding; only the keys given are compared."""
 
     invariant: Invariant | None = None
-    """`I1` and so on (docs/invariants.md)."""
+    """An invariant, `I1` and so on (docs/invariants.md)."""
     severity: SeverityName | None = None
-    """How bad it is."""
+    """How bad it is; the order in which findings are shown."""
     step: Annotated[int, Field(ge=0)] | None = None
     """The step at whose end it was found."""
     request: str | None = None
@@ -375,23 +177,25 @@ class Expectation(Counted):
     with the reason why not."""
 
     exact: Number | None = None
-    """Claimed slots that hold the true state bit for bit (families other than `digest`)."""
+    """Claimed slots that hold the true state bit for bit; not compared where the state family is `digest`."""
     noise: Number | None = None
-    """Claimed slots that hold the right state with other bits: rounding, or the shape of chunks."""
+    """Claimed slots that hold the right state with other bits (rounding, or the shape of chunks); not compared
+    where the state family is `digest`."""
     not_finite: Number | None = None
     """Claimed slots that hold NaN or infinity."""
     digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
-    """The digest of every decision."""
+    """The digest of every decision (docs/scenario-files.md#expectations)."""
     ends: dict[str, Ends] | None = None
-    """By request id: the ends of its prefill chunks, tokens."""
+    """By request id: the ends of its prefill chunks, tokens, in order; for the first 1000 requests."""
     hits: dict[str, Number] | None = None
-    """By request id: tokens skipped by the hit of its first admission."""
+    """By request id: tokens skipped by the hit of its first admission; for the first 1000 requests."""
     loads: dict[str, Number] | None = None
-    """By request id: tokens that an offload tier or a connector brought at its first admission."""
+    """By request id: tokens that an offload tier or a connector brought at its first admission; for the first 1000
+    requests."""
     findings: Findings | None = None
     """A list: these findings and no other, in any order. `contains`: these among others."""
     invariants: dict[Invariant, Number] | None = None
-    """By invariant: how many findings it has, whatever their severity."""
+    """By invariant: how many findings it has, of any severity."""
     vacuous: Annotated[str, Field(min_length=1)] | None = None
     """Why `poisoned: 0` means something although no hit is expected."""
 
@@ -400,7 +204,7 @@ class VariantExpectation(Expectation):
     """What a variant must come to: the sum of its cases, and each case."""
 
     cases: dict[str, Expectation] | None = None
-    """By name of a case; the other keys hold for the sum of all cases."""
+    """By name of a case: what it must come to; the other keys hold for the sum of all cases."""
 
 
 class Override(Strict):
@@ -408,10 +212,10 @@ class Override(Strict):
 
     # Validated after merging, as a whole: see stateat.sim.scenario.load.
     preset: SkipValidation[str] | None = None
-    """Short for engine.preset."""
+    """Short for `engine.preset`."""
     rules: SkipValidation[dict[str, str]] | None = None
-    """Short for engine.rules."""
-    engine: SkipValidation[Engine] | None = None
+    """Short for `engine.rules`."""
+    engine: SkipValidation[Options] | None = None
     """Changes of the engine."""
     workload: SkipValidation[Workload] | None = None
     """Changes of the workload."""
@@ -433,17 +237,17 @@ class File(Strict):
     source: str = ""
     """Where the case comes from: an issue, a pull request, a paper."""
     mechanism: Annotated[list[Mechanism], Field(max_length=8)] = Field(default_factory=list)
-    """The classes of fault that it shows: `M1` and so on (docs/mechanisms.md)."""
+    """The classes of fault that it shows, `M1` and so on (docs/mechanisms.md)."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    """Seed of everything that is drawn."""
-    engine: SkipValidation[Engine] | None = None
+    """Seed of all that is drawn: arrivals, lengths, prefixes, acceptance."""
+    engine: SkipValidation[Options] | None = None
     """The engine; variants may change it."""
     workload: SkipValidation[Workload] | None = None
     """The requests; variants may change them."""
     oracle: SkipValidation[Oracle] | None = None
     """How the truth is computed."""
     variants: Annotated[dict[Name, Override], Field(min_length=1, max_length=1000)] | None = None
-    """By name: what to run and compare; without them the file itself is the one variant, named after its preset."""
+    """By name: what to run and compare; without it the file is the one variant, named after its preset."""
     cases: Annotated[dict[Name, Override], Field(min_length=1, max_length=1000)] | None = None
     """By name: changes that are crossed with the variants; a variant's outcome is the sum over its cases."""
     expect: SkipValidation[VariantExpectation] | None = None
@@ -453,7 +257,7 @@ class File(Strict):
 class Whole(Strict):
     """One variant and case after merging."""
 
-    engine: Engine
+    engine: Options
     """The engine."""
     workload: Workload
     """The requests."""

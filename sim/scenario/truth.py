@@ -5,20 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from stateat.kernels.shapes import FAMILIES, shape
-from stateat.sim.scenario.messages import choice
+from stateat.kernels.shapes import CHUNKED, FAMILIES, shape
+from stateat.sim.schema import choice
 
-DTYPES = ("float32", "bfloat16", "float16")
-KERNELS = ("sequential", "chunked")
-ROUNDINGS = ("nearest", "stochastic")
-BACKENDS = ("auto", "triton", "torch", "numpy")
-DEVICES = ("auto", "cpu", "cuda")
 STATES = ("digest", *FAMILIES)
 SEVERAL = "several"
 """In the sum of cases that have different ones."""
 FLOATING = tuple(family for family in FAMILIES if family != "ring")
-CHUNKED = ("gated-delta", "kda", "ssd")
-"""Families with a kernel that works in chunks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from stateat.sim.arguments import refuse
 from stateat.sim.errors import InputError
-from stateat.sim.scenario.messages import choice
+from stateat.sim.schema import choice
 from stateat.sim.sweeps.work import CAME
 
 if TYPE_CHECKING:

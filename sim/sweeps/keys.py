@@ -9,8 +9,6 @@ from itertools import islice
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
-from pydantic import BaseModel
-
 from stateat.sim.releases.rules import RULES
 from stateat.sim.scenario.messages import keys, step, strip, tag
 from stateat.sim.scenario.models import File
@@ -129,7 +127,7 @@ def _paths(annotation: Any, node: Node | None, path: str) -> Iterator[str]:
         elif get_origin(model) in (list, tuple):
             items = node.value if node is not None and isinstance(node.value, list) else []
             below = [(str(i), step(model, i), item) for i, item in enumerate(items)]
-        elif isinstance(model, type) and issubclass(model, BaseModel):
+        elif keys(model):
             below = [(name, step(model, name), node.get(name) if node is not None else None) for name in keys(model)]
         for name, annotated, child in below:
             if name == "expect" or (not path and name not in SWEPT):

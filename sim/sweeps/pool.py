@@ -13,7 +13,7 @@ from threading import Thread
 from typing import Any
 
 from stateat.sim.errors import EngineError, InputError, MissingError
-from stateat.sim.scenario.messages import choice
+from stateat.sim.schema import choice
 from stateat.sim.sweeps.plan import Task
 from stateat.sim.sweeps.work import Row, work
 

@@ -16,9 +16,9 @@ from stateat.sim.errors import InputError
 from stateat.sim.scenario import messages as scenario_errors
 from stateat.sim.scenario import trust
 from stateat.sim.scenario.load import override_of, warnings
-from stateat.sim.scenario.messages import choice
 from stateat.sim.scenario.tree import INLINE, MAX_LISTED, Node, Problem, failure, found, of_plain, place, placed, plain
 from stateat.sim.scenario.tree import read as read_tree
+from stateat.sim.schema import choice
 from stateat.sim.sweeps.keys import NoSuchKey, covers, locate_key
 from stateat.sim.sweeps.model import SCHEMA, SweepFile
 from stateat.sim.sweeps.plan import Axis, Base, Plan, check_size, drawn

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stateat.sim.errors import InputError
-from stateat.sim.scenario.messages import choice
+from stateat.sim.schema import choice
 from stateat.sim.sweeps.distinct import NO_METRIC, groups, normal, once, pairs, sound
 from stateat.sim.workload.streams import stream
 

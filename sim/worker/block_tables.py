@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from stateat.sim.events import Group
+from stateat.sim.events import NULL, Group
 from stateat.sim.worker.state import WorkerState
 
 OUTSIDE = -1
 """Past the end of the buffer."""
-NULL = 0
 
 
 def widths(groups: Sequence[Group], max_model_len: int, num_speculative_tokens: int) -> dict[int, int]:

@@ -22,6 +22,7 @@ class Poisson(Strict):
     """Independent arrivals at a mean rate."""
 
     kind: Literal["poisson"]
+    """Independent arrivals."""
     rate: Rate
     """Mean arrivals per second; per step under `clock: steps`."""
 
@@ -30,6 +31,7 @@ class Gamma(Strict):
     """Arrivals with gamma-distributed gaps, as in vLLM's serving benchmark."""
 
     kind: Literal["gamma"]
+    """Gamma-distributed gaps, as in vLLM's serving benchmark."""
     rate: Rate
     """Mean arrivals per second; per step under `clock: steps`."""
     burstiness: Annotated[float, Field(ge=0.01, le=1000)] = 1.0
@@ -40,8 +42,9 @@ class ClosedLoop(Strict):
     """Clients that each wait for an answer before they ask again: at most `clients` requests in flight."""
 
     kind: Literal["closed-loop"]
+    """Clients that wait for an answer before they ask again."""
     clients: Count
-    """Clients; each sends its first request at time 0."""
+    """Requests in flight at most; each client starts at time 0."""
     think_us: Time = 0
     """Microseconds (steps under `clock: steps`) from an answer's end to the client's next request."""
 
@@ -50,6 +53,7 @@ class Steps(Strict):
     """Arrivals at given times."""
 
     kind: Literal["steps"]
+    """Arrivals at given times."""
     at: Annotated[list[Time], Field(min_length=1, max_length=MAX_REQUESTS)] | None = None
     """The time of each arrival: step numbers, or microseconds under `clock: us`."""
     every: Annotated[int, Field(ge=0, le=10**9)] | None = None

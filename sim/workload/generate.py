@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
@@ -15,7 +15,7 @@ from stateat.sim.tokens import Segments
 from stateat.sim.workload import Arrival
 from stateat.sim.workload.arrivals import Arrivals, Start, Steps, schedule
 from stateat.sim.workload.files import resolve
-from stateat.sim.workload.inline import Request, arrivals_of, too_long
+from stateat.sim.workload.inline import Request, arrivals_of
 from stateat.sim.workload.lengths import Empirical, Fixed, Lengths, draw
 from stateat.sim.workload.prefixes import (
     MultiTurn,
@@ -31,9 +31,6 @@ from stateat.sim.workload.prefixes import (
 from stateat.sim.workload.streams import stream
 from stateat.sim.workload.traces import Trace, read
 
-if TYPE_CHECKING:
-    from stateat.sim.scenario.load import Run
-
 MAX_TURN_SEGMENTS = 2**26
 """Bound of count * turns**2: each turn's prompt repeats the segments of all turns before."""
 
@@ -46,10 +43,11 @@ class Workload(Strict):
     budgets: list[Budget] = Field(default_factory=list, max_length=MAX_REQUESTS)
     """Token budget of step 0, 1, ...; later steps have max_num_batched_tokens. Steps that schedule nothing use one."""
     resets: list[Time] = Field(default_factory=list, max_length=MAX_REQUESTS)
-    """When the prefix cache of the pool is emptied: before the step at or after each time (microseconds, or a step
-    under `clock: steps`). As in vLLM nothing happens while a block is in use."""
+    """When the pool's prefix cache is emptied: before the first step at or after each time (microseconds, or a
+    step under `clock: steps`); the offload tier stays. As in vLLM nothing happens while a block is in use."""
     reset_running_requests: bool = False
-    """Whether a reset first puts the running requests back to the head of the queue, so that no block is in use."""
+    """Whether a reset first puts the running requests back to the head of the queue, as preempted ones, so that no
+    block is in use; they are admitted again in the same step."""
     requests: list[Request] | None = None
     """Requests written out."""
     trace: Trace | None = None
@@ -59,12 +57,12 @@ class Workload(Strict):
     count: Count | None = None
     """Generated: how many requests (under multi-turn: conversations) arrive. Given by `arrivals.at`, if that is."""
     prompt: Annotated[Lengths, Field(discriminator="kind")] | None = None
-    """Generated: tokens of a prompt, its shared prefix included (at least that and one). Under multi-turn: of
-    the new text of each turn."""
+    """Generated: tokens of a prompt, its shared prefix included (at least that and one). Under multi-turn: of the
+    new text of each turn."""
     output: Annotated[Lengths, Field(discriminator="kind")] | None = None
-    """Generated: tokens of an output; 1 by default."""
+    """Generated: tokens of an output; none means 1."""
     prefixes: Annotated[Prefixes, Field(discriminator="kind")] | None = None
-    """Generated: what prompts have in common; nothing by default."""
+    """Generated: what prompts share; none means nothing."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Workload:
@@ -112,22 +110,6 @@ class Workload(Strict):
         """Generated: requests, or conversations."""
         at = self.arrivals.at if isinstance(self.arrivals, Steps) else None
         return len(at) if at else self.count or 0
-
-
-def arrivals(run: Run) -> tuple[Arrival, ...]:
-    """The requests of a run: those that wait for none by (time, index), then those that wait, by index.
-
-    The same for the same run on every machine. Raises InputError for a trace or table that is missing, empty
-    or broken, and for a prompt that is too long.
-    """
-    options = run.options
-    made = requests(run.workload, run.seed, options.clock, run.base, run.where)
-    for arrival in made:
-        if arrival.num_prompt_tokens > options.max_model_len - 1:
-            text = too_long(arrival.id, arrival.num_prompt_tokens, options.max_model_len)
-            of = f"variant {run.variant}" + (f", case {run.case}" if run.case else "")
-            raise InputError(f"{run.where}: {text} ({of})")
-    return tuple(sorted(made, key=lambda a: (a.after is not None, 0 if a.after is not None else a.time, a.index)))
 
 
 def requests(workload: Workload, seed: int, clock: str, base: Path, where: str) -> list[Arrival]:

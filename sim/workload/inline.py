@@ -8,8 +8,7 @@ from typing import Annotated
 from pydantic import Field
 from pydantic import Strict as StrictMark
 
-from stateat.sim.scenario.messages import choice
-from stateat.sim.schema import MAX_PROMPT_TOKENS, MAX_STEP_TOKENS, Complaint, Drafts, Length, Name, Strict, Time
+from stateat.sim.schema import MAX_PROMPT_TOKENS, MAX_STEP_TOKENS, Complaint, Drafts, Length, Name, Strict, Time, choice
 from stateat.sim.workload import Arrival
 
 SegmentSeed = Annotated[int, Field(ge=-(2**31), lt=2**31)]
@@ -25,29 +24,32 @@ class Request(Strict):
     """One request."""
 
     id: Name
-    """A name, unique in the workload."""
+    """A name, unique in the workload; findings and expectations name the request by it."""
     arrive: Time = 0
     """When it arrives: microseconds, or a step under `clock: steps`. With `after`: the delay from then."""
     prompt: Annotated[list[Segment], Field(min_length=1)]
     """Segments [seed, length] of its prompt, tokens. A seed is a text; a negative one, -1 - i, is the output of
     the workload's i-th request (from 0)."""
     max_tokens: Length = 1
-    """Output tokens; a request always produces all of them."""
+    """Output tokens; a request always produces all of them, as far as `max_model_len` allows."""
     accepted_drafts: Annotated[list[Drafts], Field(min_length=1)] | None = None
     """Entry m mod len: drafts that are right in its m-th proposal. Default: the engine's."""
     external: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] = 0
-    """Leading prompt tokens that a connector computed."""
+    """Leading prompt tokens, n, that a connector computed; the state lies in column (n - 1) // block."""
     encoder: Annotated[list[Span], Field(max_length=4096)] | None = None
-    """Spans [start, length] of the prompt that an encoder computes as a whole (images, audio), in order. Equal tokens
-    are the same item."""
+    """Spans [start, length] of the prompt that an encoder computes as a whole (images, audio), in order, an
+    embedding a token. The tokens there stand for the item: equal tokens and length are the same item, wherever it
+    stands, and never the same as these tokens as text."""
     load_error: bool = False
-    """Whether what a connector or an offload tier should bring it does not arrive."""
+    """Whether the states that a connector or the tier should bring at its first admission do not arrive (rule
+    `load_failure`)."""
     abort: Time | None = None
     """When it is taken away again: microseconds, or a step under `clock: steps`."""
     after: str | None = None
     """The id of the request whose end it waits for."""
     snapshots: list[Length] = Field(default_factory=list, max_length=1000)
-    """Positions of its prompt, tokens, where the client asks for a state: ends of images, of a system prompt."""
+    """Positions of the prompt, tokens, where the client asks for a state: ends of images, of tools, of a system
+    prompt; nothing but the rules `split: snapshot-points` and `snapshots: kept` heeds them."""
 
     @property
     def num_prompt_tokens(self) -> int:

@@ -24,8 +24,9 @@ class Fixed(Strict):
     """Always the same length."""
 
     kind: Literal["fixed"]
+    """Always the same."""
     length: Length
-    """Tokens."""
+    """Tokens of each."""
 
 
 class _Between(Strict):
@@ -41,6 +42,7 @@ class Uniform(_Between):
     """Every length from low to high equally often."""
 
     kind: Literal["uniform"]
+    """Every length equally often."""
     low: Length
     """Shortest, tokens."""
     high: Length
@@ -51,6 +53,7 @@ class Lognormal(_Between):
     """A long-tailed distribution, cut to low and high."""
 
     kind: Literal["lognormal"]
+    """A long tail, cut to low and high."""
     mean: Annotated[float, Field(ge=1, le=MAX_STEP_TOKENS)]
     """Mean of the distribution before it is cut, tokens."""
     sigma: Annotated[float, Field(ge=0, le=10)]
@@ -65,6 +68,7 @@ class Empirical(Strict):
     """Lengths drawn, with equal chances, from the rows of a CSV column."""
 
     kind: Literal["empirical"]
+    """Drawn, with equal chances, from a CSV column."""
     path: Annotated[str, Field(min_length=1)]
     """A CSV file with a header: absolute, relative to the scenario file, or `shared:NAME`."""
     column: Annotated[str, Field(min_length=1)]

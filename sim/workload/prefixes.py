@@ -44,6 +44,7 @@ class NoPrefixes(Strict):
     """Every prompt is its own."""
 
     kind: Literal["none"]
+    """Every prompt is its own."""
 
 
 class Level(Strict):
@@ -59,6 +60,7 @@ class Tree(Strict):
     """Prompts begin with a path through a tree: system prompt, tools, documents. The rest is their own."""
 
     kind: Literal["tree"]
+    """Prompts begin with a path through a tree; the rest (at least a token) is their own."""
     levels: Annotated[list[Level], Field(min_length=1, max_length=16)]
     """From the root down."""
     zipf: Annotated[float, Field(ge=0, le=10)] = 0.0
@@ -81,6 +83,7 @@ class MultiTurn(Strict):
     """Conversations: a turn's prompt is all that was said before, and new text."""
 
     kind: Literal["multi-turn"]
+    """A turn's prompt is all that was said before, and new text; turn t of conversation c is request `c{c}t{t}`."""
     turns: Annotated[int, Field(ge=1, le=1000)]
     """Turns of each conversation."""
     system: Length | None = None
@@ -93,6 +96,7 @@ class Repeat(Strict):
     """The same prompts again and again, in turn."""
 
     kind: Literal["repeat"]
+    """The same prompts again and again, in turn."""
     distinct: Count
     """Different prompts."""
 

@@ -30,8 +30,8 @@ class Trace(Strict):
     format: Literal["mooncake", "bailian", "azure", "jsonl"]
     """`mooncake`: JSON Lines with timestamp (ms), input_length, output_length, hash_ids of 512-token blocks.
     `bailian`: the same with timestamp in seconds, blocks of 16 and a chat_id. `azure`: CSV with TIMESTAMP,
-    ContextTokens, GeneratedTokens and no prefixes. `jsonl`: id, arrive (microseconds), prompt as
-    [[seed, length], ...], max_tokens."""
+    ContextTokens, GeneratedTokens and no prefixes. `jsonl`: id, arrive (microseconds), prompt as [[seed, length],
+    ...], max_tokens."""
     path: Annotated[str, Field(min_length=1)]
     """Absolute, relative to the scenario file, or `shared:NAME` (in the folder that STATEAT_SHARED names)."""
     limit: Count | None = None

@@ -7,7 +7,6 @@ import pytest
 
 from stateat.sim.errors import InputError
 from stateat.sim.scenario.load import load, runs
-from stateat.sim.workload.generate import arrivals
 
 FOLDER = Path(__file__).parents[2] / "scenarios" / "limits"
 MARK = "# expect: "
@@ -19,7 +18,7 @@ def test_is_refused_as_expected(file: Path, monkeypatch: pytest.MonkeyPatch) -> 
     expected = [line.removeprefix(MARK) for line in file.read_text().splitlines() if line.startswith(MARK)]
     with pytest.raises(InputError) as caught:
         for run in runs(load(file)):
-            arrivals(run)
+            run.arrivals()
     found = str(caught.value).replace(f"{FOLDER}/", "").splitlines()
     assert len(expected) == len(found) > 0
     for line, message in zip(expected, found, strict=True):

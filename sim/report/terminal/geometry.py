@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stateat.sim.geometry.capacity import tokens_of
-from stateat.sim.geometry.derive import Geometry
+from stateat.sim.geometry.layout import Geometry
 from stateat.sim.printable import one_line, plural
 from stateat.sim.report.terminal.lines import print_trimmed
 

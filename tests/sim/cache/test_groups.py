@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from stateat.sim.cache.groups import AttentionCache, Place, RecurrentCache, Table
 from stateat.sim.cache.ledger import Ledger
 from stateat.sim.cache.lookup import geometry
-from stateat.sim.cache.pool import NULL, BlockPool, OnUnclaim
+from stateat.sim.cache.pool import BlockPool, OnUnclaim
 from stateat.sim.cache.skipped_states import stops_at_null_gap
 from stateat.sim.conformance.compare import Decisions
-from stateat.sim.events import Group
+from stateat.sim.events import NULL, Group
 from stateat.sim.options import Options
 from stateat.sim.run.simulate import drive
 from stateat.sim.tokens import Tokens

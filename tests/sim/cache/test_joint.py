@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from stateat.sim.cache.joint import LOOKUP, maximum, minimum, per_group
 from stateat.sim.cache.lookup import Geometry, Hit, geometry, intersection
-from stateat.sim.cache.pool import NULL, BlockPool
-from stateat.sim.events import Group
+from stateat.sim.cache.pool import BlockPool
+from stateat.sim.events import NULL, Group
 from stateat.sim.options import Options
 from stateat.sim.tokens import Tokens
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stateat.sim.cache.lookup import Geometry, Hit, geometry, intersection
-from stateat.sim.cache.pool import NULL, BlockPool
-from stateat.sim.events import Group
+from stateat.sim.cache.pool import BlockPool
+from stateat.sim.events import NULL, Group
 from stateat.sim.options import Options, Speculative
 from stateat.sim.run.simulate import drive
 from stateat.sim.tokens import Tokens

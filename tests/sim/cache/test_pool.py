@@ -7,7 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from stateat.sim.cache.pool import NULL, BlockPool
+from stateat.sim.cache.pool import BlockPool
+from stateat.sim.events import NULL
 
 BLOCKS, GROUPS = 9, 2
 KEYS = [b"a", b"b", b"c", b"d"]

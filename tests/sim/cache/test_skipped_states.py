@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateat.sim.cache.pool import NULL
 from stateat.sim.cache.skipped_states import SKIPPED_STATES, KeepsServed, stops_at_null_gap, walks_gaps
+from stateat.sim.events import NULL
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateat.sim.cache.lookup import Family, Found, Geometry, geometry
-from stateat.sim.cache.pool import NULL, BlockPool
+from stateat.sim.cache.pool import BlockPool
 from stateat.sim.cache.state_drop import gains, pops, pops_to_null, searches_again
-from stateat.sim.events import Group
+from stateat.sim.events import NULL, Group
 from stateat.sim.options import Options
 from stateat.sim.tokens import Tokens
 

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stateat.sim.cache.lookup import geometry, intersection, window_blocks
-from stateat.sim.cache.pool import NULL, BlockPool
+from stateat.sim.cache.pool import BlockPool
 from stateat.sim.cache.window import WINDOW_PUBLISHING, WindowPublishing
 from stateat.sim.conformance.compare import Decisions
-from stateat.sim.events import Group
+from stateat.sim.events import NULL, Group
 from stateat.sim.options import Options, Speculative
 from stateat.sim.run.result import Outcome
 from stateat.sim.run.simulate import drive

@@ -18,7 +18,6 @@ from stateat.sim.releases.unused_rules import idle
 from stateat.sim.run.result import Outcome
 from stateat.sim.run.simulate import simulate
 from stateat.sim.scenario.load import Run, load, runs
-from stateat.sim.workload.generate import arrivals
 
 ROOT = Path(__file__).resolve().parents[3]
 S02 = ROOT / "scenarios" / "seeds" / "s02-anatomy.yaml"
@@ -87,7 +86,7 @@ def test_every_known_value_is_a_candidate_but_those_in_force_and_those_that_take
     found = candidates(run)
     everything = {Value(rule, name) for rule, values in RULES.items() for name in values}
     in_force = {Value(rule, name) for rule, name in PRESETS["vllm-0.26.0"].items()}
-    unasked = {value for value in everything if value.rule in idle(run.options, arrivals(run))}
+    unasked = {value for value in everything if value.rule in idle(run.options, run.arrivals())}
     assert set(found) == everything - in_force - unasked
     assert unasked - in_force
     later = run_of(ROOT / "scenarios" / "seeds" / "s17-offload-all-mode.yaml", next(iter(_variants())))

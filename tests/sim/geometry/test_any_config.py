@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from model_configs import CONFIGS, config
 
 from stateat.sim.errors import InputError
-from stateat.sim.geometry.derive import Geometry, derive
+from stateat.sim.geometry.derive import derive
 from stateat.sim.geometry.example import complaints, options
 from stateat.sim.geometry.families import MODEL_TYPES, model_of
+from stateat.sim.geometry.layout import Geometry
 from stateat.sim.geometry.model import KV_DTYPES, MODES, Serving
 from stateat.sim.geometry.remarks import remarks
 from stateat.sim.releases.presets import PRESETS

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from stateat.sim.errors import InputError
 from stateat.sim.geometry.capacity import request_blocks, tokens_of
-from stateat.sim.geometry.derive import Geometry, derive
+from stateat.sim.geometry.derive import derive
 from stateat.sim.geometry.example import scenario
+from stateat.sim.geometry.layout import Geometry
 from stateat.sim.geometry.model import Serving
 from stateat.sim.geometry.named import NAMED, named
 from stateat.sim.geometry.releases import SIZING

@@ -8,10 +8,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from stateat.kernels.rounding import DTYPES
 from stateat.kernels.shapes import BYTES, delta
 from stateat.sim.errors import InputError
-from stateat.sim.geometry.derive import Geometry, derive, fits
-from stateat.sim.geometry.model import DTYPES, KV_DTYPES, Model, Serving
+from stateat.sim.geometry.derive import derive, fits
+from stateat.sim.geometry.layout import Geometry
+from stateat.sim.geometry.model import KV_DTYPES, Model, Serving
 from stateat.sim.geometry.named import NAMED, named
 from stateat.sim.geometry.releases import SIZING, sizing
 from stateat.sim.releases.presets import PRESETS

@@ -44,7 +44,8 @@ def ran(**rules: str) -> Outcome:
 
 
 def test_the_documented_rules_are_those_that_take_one() -> None:
-    callable_ones = {name for name, values in RULES.items() if all(map(callable, values.values()))}
+    # The worker's values are classes of ours, which the engine makes itself.
+    callable_ones = {name for name, values in RULES.items() if all(map(callable, values.values()))} - {"worker"}
     assert set(TOLD) == set(NAMED) == callable_ones
 
 

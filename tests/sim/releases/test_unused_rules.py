@@ -16,7 +16,6 @@ from stateat.sim.rules.record import ALWAYS
 from stateat.sim.run.result import Outcome
 from stateat.sim.run.simulate import drive
 from stateat.sim.scenario.load import load
-from stateat.sim.workload.generate import arrivals
 from tests.support.worlds import World, worlds
 
 ASKED = {name for name, rule in RULES.items() if rule.asked is not ALWAYS}
@@ -46,7 +45,7 @@ def test_no_scenario_shows_a_rule_that_its_run_does_not_ask() -> None:
         for file in sorted((ROOT / "scenarios" / folder).glob("*.yaml")):
             for run in load(file).expanded:
                 rules = set(run.options.rules)
-                unasked = idle(run.options, arrivals(run)) & rules
+                unasked = idle(run.options, run.arrivals()) & rules
                 found |= {(file.stem, rule) for rule in unasked}
                 shown |= rules - unasked
     assert found == CONTROLS

@@ -15,7 +15,6 @@ from stateat.sim.errors import InputError
 from stateat.sim.options import Options
 from stateat.sim.releases.presets import PRESETS
 from stateat.sim.scenario.load import Run, json_schema, load, runs, warned
-from stateat.sim.workload.generate import arrivals
 
 FIRST = """\
 schema: stateat/1
@@ -96,7 +95,7 @@ def test_the_example_of_a_fragmented_first_chunk(written: Any) -> None:
         "poisoned": 1,
         "findings": [{"column": 0, "claimed": 1600, "held": 364}],
     }
-    assert [(a.id, a.segments, a.max_tokens) for a in arrivals(old)] == [("a", ((1, 2002),), 1)]
+    assert [(a.id, a.segments, a.max_tokens) for a in old.arrivals()] == [("a", ((1, 2002),), 1)]
 
 
 def test_what_is_not_said_is_the_engine_s_default(written: Any) -> None:
@@ -274,7 +273,7 @@ def test_a_plug_in_is_not_imported(written: Any) -> None:
 def test_lists_replace(written: Any) -> None:
     text = HEAD + "variants:\n  two: {workload: {requests: [{id: b, prompt: [[2, 5]]}]}}\n"
     [run] = runs(load(written(text)))
-    assert [a.id for a in arrivals(run)] == ["b"]
+    assert [a.id for a in run.arrivals()] == ["b"]
 
 
 def test_a_map_of_another_kind_replaces(written: Any) -> None:
@@ -299,7 +298,7 @@ def test_a_variant_may_bring_the_workload(written: Any) -> None:
     head, workload = HEAD.split("workload:\n")
     text = head + "variants:\n  v:\n    workload:\n" + "\n".join(f"    {line}" for line in workload.splitlines())
     [run] = runs(load(written(text)))
-    assert [a.id for a in arrivals(run)] == ["a"]
+    assert [a.id for a in run.arrivals()] == ["a"]
 
 
 def test_a_short_form_and_its_long_form_are_not_both_given(written: Any) -> None:
@@ -446,7 +445,7 @@ def test_what_a_request_may_not_say(written: Any, request_: str, says: str) -> N
 
 def test_a_request_may_end_as_it_arrives_and_use_all_its_room(written: Any) -> None:
     text = HEAD + "    - {id: b, arrive: 5, abort: 5, external: 8, accepted_drafts: [0], prompt: [[1, 9]]}\n"
-    assert len(arrivals(runs(load(written(text)))[0])) == 2
+    assert len(runs(load(written(text)))[0].arrivals()) == 2
 
 
 @pytest.mark.parametrize(
@@ -585,7 +584,7 @@ def test_json_schema_references_exist_and_overrides_require_nothing() -> None:
     assert partial and not any("required" in part for part in partial)
     engine = schema["$defs"]["Override"]["properties"]["engine"]
     assert "num_blocks" in json.dumps(engine) and '"required"' not in json.dumps(engine)
-    assert schema["$defs"]["GroupModel"]["required"] == ["name", "kind", "block_size"]
+    assert schema["$defs"]["GroupOptions"]["required"] == ["name", "kind", "block_size"]
 
 
 # -- laws --------------------------------------------------------------------------------------------------------
@@ -740,6 +739,6 @@ def test_a_prompt_that_a_variant_has_no_room_for_names_it(tmp_path: Path) -> Non
     file = tmp_path / "s.yaml"
     file.write_text(text)
     on, off = load(file).expanded
-    arrivals(on)
+    on.arrivals()
     with pytest.raises(InputError, match=r"\(variant drafter off\)"):
-        arrivals(off)
+        off.arrivals()

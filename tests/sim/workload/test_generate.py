@@ -12,7 +12,7 @@ from stateat.sim.errors import InputError
 from stateat.sim.scenario.load import Run, load, runs
 from stateat.sim.tokens import Tokens, segment_ids
 from stateat.sim.workload import Arrival
-from stateat.sim.workload.generate import Workload, arrivals, requests
+from stateat.sim.workload.generate import Workload, requests
 
 HERE = Path(".")
 
@@ -166,7 +166,7 @@ def test_arrivals_are_ordered_and_those_that_wait_come_last(tmp_path: Path) -> N
         "{requests: [{id: late, arrive: 9, prompt: [[1, 5]]}, {id: then, after: late, prompt: [[1, 5]]}, "
         "{id: early, arrive: 3, prompt: [[2, 5]]}, {id: also, arrive: 3, prompt: [[3, 5]]}]}",
     )
-    assert [(a.id, a.index) for a in arrivals(run)] == [("early", 2), ("also", 3), ("late", 0), ("then", 1)]
+    assert [(a.id, a.index) for a in run.arrivals()] == [("early", 2), ("also", 3), ("late", 0), ("then", 1)]
 
 
 def test_an_inline_request_says_all(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_an_inline_request_says_all(tmp_path: Path) -> None:
         "abort: 60}]}",
         engine=", speculative: {num_speculative_tokens: 1}",
     )
-    assert arrivals(run) == (
+    assert run.arrivals() == (
         Arrival("a", 0, 4, ((1, 5), (2, 6)), max_tokens=3, accepted_drafts=(1, 0), external=7, abort=60),
     )
 
@@ -196,7 +196,7 @@ def test_a_generated_prompt_that_is_too_long_is_named(tmp_path: Path) -> None:
     with pytest.raises(
         InputError, match=r"s\.yaml:5: workload: found a prompt of 121 tokens in 'c0t1', allowed at most 99"
     ):
-        arrivals(run)
+        run.arrivals()
 
 
 @pytest.mark.parametrize(

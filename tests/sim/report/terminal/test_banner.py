@@ -120,7 +120,7 @@ def test_what_a_request_has_room_for_runs_and_no_prompt_runs_that_all_blocks_tog
         groups.append(Group("scratch", "full-attention", 4, prefix_cacheable=False))
     options = Options(
         tuple(groups),
-        preset,
+        preset=preset,
         num_blocks=blocks,
         max_num_batched_tokens=budget,
         speculative=Speculative("mtp" if drafts else "ngram", drafts),
@@ -139,7 +139,7 @@ def test_a_window_kept_in_small_blocks_does_not_bound_what_full_attention_holds(
         Group("attention", "full-attention", 640),
         Group("window", "full-attention", 4, sliding_window=8),
     )
-    options = Options(groups, "vllm-0.26.0", num_blocks=2232)
+    options = Options(groups, preset="vllm-0.26.0", num_blocks=2232)
     assert "up to 2,051 blocks of window + 1 per 640 tokens of attention" in text(options)
     assert room(options) == (2231 - 2051) * 640 and ends(options, 60_000)
 
