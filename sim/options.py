@@ -48,7 +48,7 @@ class GroupOptions(Group, StrictRecord):
     Neither the split nor hits finer than a block know a group in `all` mode."""
     sliding_window: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] = 0
     """Tokens that full attention reaches back to; 0: all of them. Windows are looked up in whole blocks (rule
-    `fine_hits`). Not with an offload tier."""
+    `partial_hits_when`). Not with an offload tier."""
     prefix_cacheable: bool = True
     """Whether a full-attention group takes part in prefix caching; false: its blocks are a request's own scratch,
     and neither its block size nor its kind counts for what can be hit."""
@@ -194,7 +194,7 @@ class Options(StrictRecord):
     max_num_encoder_input_tokens: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] | None = None
     """Embeddings that an encoder may make in a step; `max_num_batched_tokens` by default."""
     mamba_chunk_size: Annotated[int, Field(ge=0, le=MAX_BLOCK_SIZE)] = 0
-    """Tokens of a recurrent kernel's own chunk, at whose ends it has states (`all` mode, rule `kernel`); 0: one
+    """Tokens of a recurrent kernel's own chunk, at whose ends it has states (`all` mode, rule `state_writes`); 0: one
     that fits the block."""
     disable_chunked_mm_input: bool = False
     """Whether a chunk may not end inside an encoded item that it does not start in."""

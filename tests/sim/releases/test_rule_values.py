@@ -56,7 +56,7 @@ def test_a_wrong_value_is_refused_with_its_line(rule: str, where: str, tmp_path:
 @pytest.mark.parametrize("rule", RULES)
 def test_a_plug_in_is_refused_where_only_names_are_allowed(rule: str, tmp_path: Path) -> None:
     file = written(tmp_path, engine=f'{rule}: "some_module:Thing"')
-    if all(callable(value) for value in RULES[rule].values()):
+    if RULES[rule].signature is not None:
         # It is imported when the run starts.
         load(file, allow_code=True)
         return

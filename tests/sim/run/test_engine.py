@@ -6,8 +6,7 @@ from fake_engines import SCENARIO
 
 from stateat.sim.engine.scheduler import Step
 from stateat.sim.events import Observer
-from stateat.sim.options import Options
-from stateat.sim.releases.rules import Rules
+from stateat.sim.releases.policy import Policy
 from stateat.sim.run.simulate import simulate
 from stateat.sim.scenario.load import load
 from stateat.sim.workload import Arrival
@@ -21,7 +20,7 @@ class OneByOne:
     preempted_in_vain = 0
     aborting = False
 
-    def __init__(self, options: Options, rules: Rules, observer: Observer, seed: int) -> None:
+    def __init__(self, policy: Policy, observer: Observer, seed: int) -> None:
         self.observer = observer
         self.waiting: list[Arrival] = []
         self.done = 0
