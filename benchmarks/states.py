@@ -24,8 +24,9 @@ import numpy as np
 import torch
 
 from stateat.kernels import inputs
-from stateat.kernels.backends import CHUNKED, states_at
-from stateat.kernels.shapes import Shape, shape
+from stateat.kernels.backends import states_at
+from stateat.kernels.families import CHUNKED, shape
+from stateat.kernels.shapes import Shape
 from stateat.kernels.work import Work
 
 BATCH = 64

@@ -11,20 +11,13 @@ from pathlib import Path
 import numpy as np
 
 from stateat.kernels import conv
+from stateat.kernels.families import BACKENDS, CHUNKED, DEVICES, FAMILIES, FORMS
 from stateat.kernels.rounding import round_state
 from stateat.kernels.shapes import Shape
 from stateat.kernels.work import State, Work, check, dtype, zero
 
-BACKENDS = ("auto", "numpy", "torch", "triton")
-DEVICES = ("auto", "cpu", "cuda")
-FORMS = ("sequential", "chunked")
-
-CHUNKED = ("gated-delta", "kda", "ssd")
-"""Families whose models have a chunked form. The others are computed token by token in either form."""
-
 LARGEST_CHUNK = 256
 """Beyond it, products of decays could leave float32."""
-
 
 INSTALL = "pip install -e '.[states]' -c constraints.txt"
 """From a checkout: what brings torch and Triton."""
@@ -46,7 +39,7 @@ def choose(backend: str, device: str, family: str) -> tuple[str, str]:
     if device not in DEVICES:
         raise ValueError(f"no device {device!r}; there are {', '.join(DEVICES)}")
     torch_here, triton_here = _installed("torch"), _installed("triton")
-    whole = family in ("ring", "short-conv") and (device == "cpu" or not _gpu_may_be())
+    whole = (FAMILIES[family].exact or FAMILIES[family].update is None) and (device == "cpu" or not _gpu_may_be())
     if backend == "auto" and (not torch_here or whole) and device != "cuda":
         return "numpy", "cpu"
     if backend == "numpy":
@@ -155,4 +148,4 @@ def empty(shape: Shape) -> State:
     return {name: np.empty(size, dtype(shape)) for name, size in shape.components.items()}
 
 
-__all__ = ["CHUNKED", "State", "Unavailable", "Work", "choose", "round_state", "states_at", "zero"]
+__all__ = ["State", "Unavailable", "Work", "choose", "round_state", "states_at", "zero"]

@@ -8,7 +8,7 @@ from typing import Any
 from stateat.oracle.evidence import Evidence
 from stateat.oracle.lockstep import Lockstep
 from stateat.oracle.numerics import Check, Numerics
-from stateat.oracle.reach import Reach
+from stateat.oracle.reachability import Reachability
 from stateat.oracle.records import Claimed
 from stateat.oracle.slots import Content
 from stateat.sim.events import Holding
@@ -24,7 +24,7 @@ class Claims:
         self.evidence = evidence
         self.numerics = numerics
         self.lockstep = lockstep
-        self.reach = Reach(evidence)
+        self.reachability = Reachability(evidence)
         self.by_slot: dict[int, dict[bytes, Claimed]] = {}
         self._named: dict[tuple[int, bytes], dict[int, Any]] = {}
         """(group, hash) -> the slots that it leads to, each with the state that it is claimed to hold."""
@@ -47,7 +47,7 @@ class Claims:
         self.by_slot.setdefault(slot, {})[hash] = claim
         self._named.setdefault((group, hash), {})[slot] = truth
         self.due[slot] = None
-        self.reach.claim(group, truth, slot)
+        self.reachability.claim(group, truth, slot)
         evidence.counts.claims += 1
 
     def unclaim(self, group: int, slot: int, hash: bytes) -> None:
@@ -64,7 +64,7 @@ class Claims:
         self._withdrawn.append((slot, withdrawn))
         truth = withdrawn.truth
         if all(c.truth != truth for c in claims.values()):
-            self.reach.unclaim(group, truth, slot)
+            self.reachability.unclaim(group, truth, slot)
         if not claims:
             del self.by_slot[slot]
             self.due.pop(slot, None)

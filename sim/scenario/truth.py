@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from stateat.kernels.shapes import FAMILIES, shape
+from stateat.kernels.families import FAMILIES, shape
 from stateat.sim.scenario.messages import choice
 
 DTYPES = ("float32", "bfloat16", "float16")

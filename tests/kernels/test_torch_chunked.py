@@ -11,9 +11,10 @@ from state_cases import at, distance, in_pieces, same, tokens, truths
 pytest.importorskip("torch")
 
 from stateat.kernels import torch_chunked
-from stateat.kernels.backends import CHUNKED, states_at
+from stateat.kernels.backends import states_at
+from stateat.kernels.families import CHUNKED, shape
 from stateat.kernels.reference import absorb
-from stateat.kernels.shapes import Shape, shape
+from stateat.kernels.shapes import Shape
 from stateat.kernels.work import Work
 
 GVA = Shape("gated-delta", 2, 6, 2, 8, 24, 4, 40)

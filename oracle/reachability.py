@@ -8,7 +8,7 @@ from stateat.oracle.evidence import Evidence
 from stateat.oracle.records import Seen
 
 
-class Reach:
+class Reachability:
     """The states that were ever claimed, and the slots in which they are now."""
 
     def __init__(self, evidence: Evidence) -> None:

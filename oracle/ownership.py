@@ -20,7 +20,7 @@ Holds = Callable[[int, Claimed], bool]
 Report = Callable[[Draft], object]
 
 
-class Custody:
+class Ownership:
     """The holders of all slots of recurrent groups."""
 
     def __init__(
