@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test notebooks conformance catalog lint format clean
+.PHONY: help demo test notebooks conformance catalog docs lint format clean
 
 help: ## print this list
 	@echo 'stateat: a deterministic simulator that checks every cached recurrent state'
@@ -45,6 +45,10 @@ conformance: $(VENV)/dev ## install three releases of vLLM and compare the engin
 
 catalog: $(VENV)/package ## write scenarios/README.md from the heads of the files
 	@$(BIN)/stateat list scenarios --markdown > scenarios/README.md
+
+docs: $(VENV)/package ## print the tables of docs/ that are kept in the code, one page a line
+	@$(BIN)/python -m stateat.oracle.checks docs/invariants.md
+	@$(BIN)/python -m stateat.kernels.families docs/states.md
 
 lint: $(VENV)/dev ## check format, lint and types
 	@$(BIN)/ruff format --check .

@@ -1,8 +1,17 @@
-"""I11: the accepted count that a worker applies is the request's own.
+"""I11 acceptance: the accepted count that a worker applies is the request's own.
 
 A speculative row leaves a state after each of its tokens, each in a slot of its own; verification keeps some of the
 tokens, and the next read takes the state of the last one kept. Which slot that is follows from the row's writes and
 from what was accepted, so the slot that is really taken tells the count that was applied.
+
+Verified:
+
+- I11 acceptance: the accepted count that is applied is the request's own, in 1..K+1
+
+Not verified:
+
+- I11: rows that leave one state, and in `all` mode rows of fewer than K drafts (the next column follows from what is
+  computed, not from where the row ended); what is then read, which I12 judges
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Events in, findings out: what was launched runs on a memory of slots of our own (DESIGN 7).
+"""Events in, findings out: what was launched runs on a memory of slots of our own.
 
-The auditor follows the slots, with states that it computes from the tokens alone, and asks each check where it applies;
-every invariant has a room of its own (``docs/invariants.md``). It never sees why an engine decided anything.
+The auditor follows the slots, with states that it computes from the tokens alone, and asks each of
+:data:`stateat.oracle.checks.CHECKS` where it applies. It never sees why an engine decided anything.
 """
 
 from __future__ import annotations
@@ -11,12 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from stateat.oracle.acceptance import Acceptance
-from stateat.oracle.agreement import check_agreement
-from stateat.oracle.chunks import check_shape, check_start
+from stateat.oracle.checks import CHECKS, Moment
 from stateat.oracle.claims import Claims
 from stateat.oracle.evidence import Evidence
-from stateat.oracle.grid import check_grid
-from stateat.oracle.liveness import check_progress
 from stateat.oracle.lockstep import Lockstep
 from stateat.oracle.numerics import Numerics
 from stateat.oracle.ownership import Ownership
@@ -40,6 +37,7 @@ class Auditor(Observer):
         self.evidence = evidence = Evidence(self.family)
         self.now, self.requests, self.slots = evidence.now, evidence.requests, evidence.slots
         self.lineage, self.counts = evidence.lineage, evidence.counts
+        self._checks = {moment: [c.check for c in CHECKS if c.moment is moment] for moment in Moment}
         self.acceptance = Acceptance()
         self.claims = Claims(evidence, self.numerics, self.lockstep)
         self.reads = Reads(evidence, self.numerics)
@@ -67,7 +65,8 @@ class Auditor(Observer):
         evidence, claims = self.evidence, self.claims
         evidence.configure(groups, num_speculative_tokens, options)
         self.groups, self.recurrent = groups, evidence.recurrent
-        check_grid(evidence, options)
+        for check in self._checks[Moment.RUN]:
+            check(evidence, options)
         # Memory comes zeroed, and nobody is given the null block.
         self.slots.put(NULL, Content(self.family.zero(), 0, Write(-1, "", 0, 0, "null"), ""))
         self.ownership = Ownership(
@@ -129,7 +128,8 @@ class Auditor(Observer):
     def restore(self, request: str, group: int, slot: int, column: int, offset: int, group_hits: Sequence[int]) -> None:
         seen = self.requests[request]
         seen.next, seen.brought = offset, True
-        check_agreement(self.evidence, self.claims, request, group, slot, column, offset, group_hits)
+        for check in self._checks[Moment.RESTORE]:
+            check(self.evidence, self.claims, request, group, slot, column, offset, group_hits)
         self.lineage.read(slot, request)
         self.slots.meet(slot)
         self.ownership.restore(request, group, slot, offset, tuple(self.claims.found(slot)))
@@ -213,9 +213,11 @@ class Auditor(Observer):
     ) -> None:
         self.claims.decided()
         seen = self.requests[request]
-        check_start(self.evidence, request, seen, start)
+        for check in self._checks[Moment.CHUNK]:
+            check(self.evidence, request, seen, start, end, stop)
         if start < seen.prefill_end:
-            check_shape(self.evidence, request, seen, start, end, stop)
+            for check in self._checks[Moment.PREFILL]:
+                check(self.evidence, request, seen, start, end, stop)
         seen.fresh = False
         seen.known = max(end - drafts, start + 1) if drafts else end
         seen.next = seen.known + (accepted[-1] if steps else 0)
@@ -321,7 +323,8 @@ class Auditor(Observer):
 
     def end(self, steps: int, time_us: int, livelock: bool) -> None:
         if livelock:
-            check_progress(self.evidence, {request for _, request in self._ended}, steps, time_us)
+            for check in self._checks[Moment.LIVELOCK]:
+                check(self.evidence, {request for _, request in self._ended}, steps, time_us)
 
     def close(self) -> None:
         """No more will be told: what is due, or is to be read, is not judged."""

@@ -1,4 +1,14 @@
-"""I1 content: at the end of each step a claimed slot holds exactly what its claims name."""
+"""I1 content: at the end of each step a claimed slot holds exactly what its claims name.
+
+Verified:
+
+- I1 content: at the end of each step a claimed slot holds exactly the state that each of its claims names
+
+Not verified:
+
+- I1: attention's blocks, which hold no state; slots written before anybody listened; claims whose step is still in
+  flight when the log ends; claims made and withdrawn within a step, which nobody can hit
+"""
 
 from __future__ import annotations
 

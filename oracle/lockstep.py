@@ -1,9 +1,18 @@
-"""I13: the components of a slot hold the same offset.
+"""I13 lock-step: the components of a slot hold the same offset.
 
 Beside its matrix a recurrent layer keeps the last inputs of a short convolution. A speculative row leaves the matrix
 after each of its tokens in a column of its own, but one window of inputs, drafts included, in the running column;
-whoever reads or copies a later column takes that window and shifts it by the distance (vLLM; DESIGN 6). A wrong shift
-leaves a slot whose matrix is right and whose window is not.
+whoever reads or copies a later column takes that window and shifts it by the distance (vLLM's worker, see
+``docs/states.md``). A wrong shift leaves a slot whose matrix is right and whose window is not.
+
+Verified:
+
+- I13 lock-step: the components of one slot (convolution, recurrent) hold the same offset; checked where the state
+  family has both
+
+Not verified:
+
+- I13: slots whose matrix is wrong already (I1); reads of a torn slot that nobody claimed; families of one component
 """
 
 from __future__ import annotations

@@ -2,6 +2,16 @@
 
 Fingerprints have decided when a check comes here, and nothing that is computed here changes a decision. So checks wait
 until there are many, and the states of all of them are computed in as few launches as their chains allow.
+
+Verified:
+
+- I18 numerics: equal offset and prefix, other bits (rounding, another chunk history), is counted as noise and no
+  finding; a state with NaN or infinity is one
+
+Not verified:
+
+- I18: states that nobody claims, which are never computed; how far noise may go, since no tolerance tells it from a
+  wrong token; the layers before and after
 """
 
 from __future__ import annotations

@@ -3,6 +3,25 @@
 Followed from the events alone: who was handed a slot and has not let go of it, since when a slot is claimed, and which
 step was the last to commit. A violation is a hazard: it need not leave a wrong state (the order of launches may save
 it), and where it does, that is found as such.
+
+Verified:
+
+- I7 commit: no *other* request reads a state, by a chunk or a copy, before the step that writes it has committed
+- I8 ownership: no slot is handed out or written while *another* request uses it, nor read by a step in flight behind
+  whose back it was handed on
+- I9 immutability: a slot claimed in an *earlier* step is never written while that claim stands; a partial tail's claim
+  moves to its copy first
+- I16 retention: a request holds at most 2 + K state blocks of a group in `align` mode, one more for a checkpoint, and
+  one for each step in flight behind the first
+
+Not verified:
+
+- I7: a request's own states, which its next step may read before they are committed
+- I8: holders of attention's blocks, which share them as they like; logs that do not tell `release`; attention's
+  hand-outs with a sliding window and steps in flight, which are told after they may have been handed on
+- I9: claims of the step in which the slot is written, which the write makes true
+- I16: logs that do not tell `release`; groups in `all` mode; what is published where `prefix_cache_retention_interval`
+  pins it
 """
 
 from __future__ import annotations

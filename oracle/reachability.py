@@ -1,4 +1,15 @@
-"""I4 reachability, as a measure: which boundaries of a prompt can be hit once it is prefilled."""
+"""I4 reachability, as a measure: which boundaries of a prompt can be hit once it is prefilled.
+
+Verified:
+
+- I4 reachability, as a measure and no finding: a prompt longer than a block can be hit again, by itself and by a longer
+  one
+
+Not verified:
+
+- I4: whether a boundary should have been kept, since a policy may leave out what nobody asks for again; boundaries of
+  what was generated
+"""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Discriminator, Field, SkipValidation, Tag, model_validator
 
 from stateat.sim.events import Group
+from stateat.sim.events import Invariant as Law
 from stateat.sim.options import METHODS, Costs, Offload, Options, Speculative
 from stateat.sim.scenario.truth import BACKENDS, DEVICES, DTYPES, KERNELS, ROUNDINGS, Truth
 from stateat.sim.schema import (
@@ -26,7 +27,7 @@ from stateat.sim.schema import (
 from stateat.sim.workload.generate import Workload
 
 SCHEMA = "stateat/1"
-INVARIANTS = tuple(f"I{n}" for n in range(1, 19) if n != 15)
+INVARIANTS = tuple(word.value for word in Law)
 """As in docs/invariants.md."""
 MECHANISMS = tuple(f"M{n}" for n in (*range(1, 28), 30, 32))
 """As in docs/mechanisms.md."""
