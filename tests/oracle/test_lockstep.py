@@ -101,3 +101,12 @@ def test_a_shift_in_place_that_overlaps_leaves_no_window_and_one_that_does_not_i
     held, own = steps.held(7), min(shift, TAPS - 1)
     assert held is not None
     assert held[-own:] == true(21 + shift)[-own:]
+
+
+def test_a_shift_in_place_by_one_leaves_the_last_input_everywhere() -> None:
+    """The last input is moved first: each place then takes what the one behind it was just given."""
+    steps = Lockstep(TAPS)
+    steps.load(7, TOKENS, 20)
+    steps.advance(TOKENS, 20, 24, TOKENS.ids[21:24].tolist(), 7, 0, [(21 + j, 7 + j) for j in range(4)], True)
+    steps.copy(7, 7, -1)
+    assert steps.held(7) == true(22)[-1:] * (TAPS - 1)

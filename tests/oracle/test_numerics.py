@@ -97,6 +97,21 @@ def test_the_shape_of_chunks_is_noise_of_a_chunked_kernel_and_of_no_other() -> N
     assert measured(chunked, (through(chunked, [64]), LENGTH)).exact == 1
 
 
+def test_a_chunked_truth_is_computed_in_one_go_even_where_a_shorter_prefix_is_known() -> None:
+    """Whoever continues off the kernel's grid has other bits; the truth never does."""
+    pytest.importorskip("torch")
+    made = family("gated-delta", Arithmetic(backend="torch", kernel="chunked"))
+    assert isinstance(made, Numeric)
+    ledger = Numerics(made)
+    for end in (37, LENGTH):
+        truth = made.state_at(TOKENS, end)
+        ledger.note(Check(through(made, [], end), truth, "a", "gdn", 0, end, end, 0, 0, None))
+        ledger.flush()
+    assert (ledger.measured.exact, ledger.measured.noise) == (2, 0)
+    # The control: what continues from 37 is noise.
+    assert measured(made, (through(made, [37]), LENGTH)).noise == 1
+
+
 def test_a_seeded_rounding_is_the_same_for_the_same_seed_and_only_then() -> None:
     def held(seed: int) -> Any:
         made = numeric("gated-delta", dtype="bfloat16", rounding="stochastic", seed=seed)
