@@ -20,11 +20,11 @@ LARGEST_CHUNK = 256
 """Beyond it, products of decays could leave float32."""
 
 INSTALL = "pip install -e '.[states]' -c constraints.txt"
-"""From a checkout: what brings torch and Triton."""
+"""Command that brings torch and Triton, from a checkout."""
 
 
 class Unavailable(ValueError):
-    """What was asked for cannot be had on this machine; the message says what is missing."""
+    """Backend, device or form that cannot be had on this machine; the message says what is missing."""
 
 
 def choose(backend: str, device: str, family: str) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from stateat.kernels.families import FAMILIES, Update
 from stateat.kernels.shapes import Shape
 
 Array = Any
-"""Of NumPy or torch."""
+"""Array of NumPy or torch."""
 
 BLOCK = 1 << 16
 """Draws mixed at a time: with their scratch they stay in the second-level cache."""
@@ -36,7 +36,7 @@ class Source(Protocol):
         """64-bit integers with wrap-around [A, B, last - first]"""
 
     def constant(self, values: NDArray[Any]) -> Array:
-        """These values, in the library and on the device of the draws."""
+        """Return these values in the library and on the device of the draws."""
 
 
 def width(shape: Shape, stream: int) -> int:

@@ -56,7 +56,7 @@ STEPS: dict[Update | None, Step] = {
 
 
 def shaped(family: str, drawn: tuple[Any, ...], exp: Any) -> tuple[Any, ...]:
-    """What a step takes, for all tokens: [T, M, ...] with M = n * U, from inputs [T, n, U, ...].
+    """Arguments of a step, for all tokens: [T, M, ...] with M = n * U, from inputs [T, n, U, ...].
 
     For the delta rules that is: decay, key k as a column [M, K, 1], the read ``-beta k`` [M, 1, K] and the write
     ``beta v`` [M, 1, V], so that a step is ``S <- decay S`` and ``S <- S + k (beta v - beta k.S)``.

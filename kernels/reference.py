@@ -1,4 +1,4 @@
-"""What the states of each family are: the recurrences in float64, token by token. For truth, not for speed.
+"""States of each family by definition: the recurrences in float64, token by token. For truth, not for speed.
 
 With h a head, c an entry of a vector, t a token, and draws as in :mod:`stateat.kernels.draws` of (token, key(layer,
 stream, index)):

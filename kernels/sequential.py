@@ -23,9 +23,9 @@ from stateat.kernels.shapes import Shape
 from stateat.kernels.work import State, Work, dtype
 
 STATE_BYTES = 1 << 20
-"""Of the states of a tile."""
+"""Bytes of the states of a tile."""
 INPUT_ENTRIES = 1 << 17
-"""Of the inputs drawn at a time for a tile."""
+"""Entries of the inputs drawn at a time for a tile."""
 
 Step = Callable[[Array, tuple[Array, ...]], None]
 

@@ -29,7 +29,7 @@ from stateat.kernels.torch_states import Tensor, Torch, one_thread, tensor
 from stateat.kernels.work import State, Work
 
 STATE_BYTES = 1 << 20
-"""Of the states of a tile."""
+"""Bytes of the states of a tile."""
 
 
 def fill(shape: Shape, works: Sequence[Work], results: Sequence[Sequence[State]], device: str, chunk: int) -> None:

@@ -32,7 +32,7 @@ OPTIONS = {"enable_fp_fusion": False, "num_stages": 1}
 """No fusion, and no loads ahead of time: chunked kernels read back what they wrote."""
 INTERPRETED = not isinstance(conv_kernel, triton.JITFunction)
 POISON = -0x0123456789ABCDEF
-"""What an output of ``ring`` holds before a launch; of the others, NaN."""
+"""Value that an output of ``ring`` holds before a launch; the others hold NaN."""
 
 _LARGEST = 1 << 20
 """Elements that Triton allows in one tile."""
@@ -56,7 +56,7 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """All that one call of :func:`states_at` runs, ready on a device; it may run many times."""
+    """Launch: all that one call of :func:`states_at` runs, ready on a device; it may run many times."""
 
     plan: Ragged
     calls: tuple[tuple[Kernel, tuple[int, int, int], tuple[Any, ...]], ...]

@@ -1,4 +1,4 @@
-"""What a launch is asked for, and what a state is made of, whatever computes it."""
+"""Work that a launch is asked for, and states that it gives, whatever computes them."""
 
 from __future__ import annotations
 

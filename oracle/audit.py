@@ -42,17 +42,17 @@ class Auditor(Observer):
         self.claims = Claims(evidence, self.numerics, self.lockstep)
         self.reads = Reads(evidence, self.numerics)
         self._tier: dict[tuple[int, str], Content | None] = {}
-        """What was stored under a key of a group; None: a slot without content."""
+        """Content stored in a tier by (group, key); None: a slot without content."""
         self._storing: dict[tuple[int, str], int] = {}
         """The slots that are stored at the end of this step."""
         self._hands_out = False
-        """Whether this run tells which slots requests are given: a log need not."""
+        """True once the run has told which slots requests are given; a log need not."""
         self._prefilled: list[str] = []
         self._ended: list[tuple[int, str]] = []
         """Requests, and the step in which they ended: steps in flight may still tell of them."""
 
     def findings(self) -> tuple[Finding, ...]:
-        """What was found, in order."""
+        """Return the findings, in the order in which they were made."""
         if self.numerics is not None:
             self.numerics.settle(self.lineage)
         return self.lineage.findings()
@@ -338,7 +338,7 @@ class Auditor(Observer):
     # The slots.
 
     def _erase(self, slots: Sequence[int]) -> None:
-        """Attention writes over these."""
+        """Erase slots over which attention writes."""
         self.slots.erase(slots)
         if self.lockstep is not None:
             self.lockstep.erase(slots)

@@ -28,7 +28,7 @@ Awaiting = Callable[[int], Iterable[str]]
 
 
 class Claims:
-    """What the cache advertises of each slot, and whether it is so."""
+    """Claims of all slots, and the check that each is true."""
 
     def __init__(self, evidence: Evidence, numerics: Numerics | None, lockstep: Lockstep | None) -> None:
         self.evidence = evidence
@@ -41,16 +41,16 @@ class Claims:
         self.due: dict[int, None] = {}
         """Slots that were claimed, or written while claimed, in this step."""
         self._withdrawn: list[tuple[int, Claimed]] = []
-        """Slots, and what they were advertised as until the decision that is being told."""
+        """(slot, claim) withdrawn by the decision that is being told."""
         self._bare: list[int] = []
-        """Slots that it left with no claim."""
+        """Slots that this decision left with no claim."""
         self._before = 0
-        """How many claims were made before it."""
+        """Claims made before the decision that is being told."""
         self._pairs: dict[tuple[bytes, int], int] = {}
         """The finding of each (hash, slot) that was ever wrong."""
 
     def claim(self, group: int, slot: int, request: str, column: int, offset: int, hash: bytes) -> None:
-        """A slot is advertised as a state of this request's prefix."""
+        """Record that a slot is published as a state of this request's prefix."""
         evidence = self.evidence
         truth = evidence.family.state_at(evidence.requests[request].tokens, offset)
         claim = Claimed(group, request, column, offset, truth, evidence.now.index, evidence.counts.claims)
@@ -61,7 +61,7 @@ class Claims:
         evidence.counts.claims += 1
 
     def unclaim(self, group: int, slot: int, hash: bytes) -> None:
-        """It is no longer."""
+        """Withdraw one claim; a slot without claims is no longer checked."""
         claims = self.by_slot.get(slot, {})
         if hash not in claims:
             # It was advertised before anybody listened.
@@ -89,17 +89,17 @@ class Claims:
         self._withdrawn.clear()
 
     def found(self, slot: int) -> Iterator[Claimed]:
-        """What the decision that is being told found a slot advertised as: what it publishes and withdraws itself is
-        told before the hit that it was made on."""
+        """Yield the claims on a slot that the decision being told could see: what it publishes and withdraws itself is
+        told before its hit, and does not count."""
         yield from (claim for claim in self.by_slot.get(slot, {}).values() if claim.number < self._before)
         yield from (claim for other, claim in self._withdrawn if other == slot and claim.number < self._before)
 
     def holds(self, slot: int, claim: Claimed) -> bool:
-        """Whether a slot holds what this claim says."""
+        """True if a slot holds what this claim says."""
         return self.evidence.holds(slot, claim.truth)
 
     def check(self, awaiting: Awaiting) -> None:
-        """All that are due, slot by slot."""
+        """Check all slots that are due, in order of slots."""
         due = sorted(self.due)
         self.due.clear()
         for slot in due:

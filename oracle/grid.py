@@ -33,7 +33,7 @@ class Disagreement(NamedTuple):
 
 
 def disagreements(groups: Sequence[Group], options: Mapping[str, Any]) -> Iterator[Disagreement]:
-    """Those of the options in force, group by group."""
+    """Yield the disagreements of the options in force, group by group."""
     for group in groups:
         for key, what in COMPONENTS.items() if group.aligned else ():
             other = options.get(key)

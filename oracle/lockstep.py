@@ -32,11 +32,11 @@ Window = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What a slot keeps of a convolution."""
+    """Inputs of a convolution that a slot keeps."""
 
     window: Window
     ahead: int
-    """Of its last entries those that lie behind the state of this slot (drafts)."""
+    """Last entries of the window that lie behind the state of this slot (drafts)."""
 
     def shifted(self, shift: int) -> Window:
         """The window of the state ``shift`` tokens later; empty where it does not reach that far."""
@@ -90,7 +90,7 @@ class Lockstep:
         self._tier[key] = self._inputs.get(slot)
 
     def fetch(self, key: tuple[int, str], slot: int) -> None:
-        """And brings it back, as it was."""
+        """Bring a window back from a tier, as it was."""
         inputs = self._tier.get(key)
         if inputs is None:
             self._inputs.pop(slot, None)
@@ -115,7 +115,7 @@ class Lockstep:
         return tuple(window)
 
     def erase(self, slots: Iterable[int]) -> None:
-        """Attention wrote over these."""
+        """Erase the windows of slots over which attention wrote."""
         for slot in slots:
             self._inputs.pop(slot, None)
 

@@ -32,7 +32,7 @@ from stateat.sim.events import Holding, Severity
 PENDING = 512
 """Checks that wait, at most."""
 KNOWN_BYTES = 1 << 28
-"""Of true states that are kept, so that a longer prefix can continue from them."""
+"""Bytes of true states that are kept, so that a longer prefix can continue from them."""
 TOGETHER = 64
 """Requests in a launch: more of them make it no faster, and what is said of its progress rarer."""
 WORST = 3
@@ -74,7 +74,7 @@ class Noise:
 
 @dataclass(slots=True)
 class Measured:
-    """What the checks came to."""
+    """Outcome of the checks: how many were exact, noise, not finite, and how far off the wrong ones are."""
 
     exact: int = 0
     noise: int = 0
@@ -84,7 +84,7 @@ class Measured:
     """Relative error of the content that each finding is about."""
     not_finite: int = 0
     infinite: list[Check] = field(default_factory=list)
-    """Those of the latest flushes."""
+    """Slots of the latest flushes that hold NaN or infinity."""
     nearest_wrong: float | None = None
     """The least relative error of a wrong state."""
 
@@ -101,7 +101,7 @@ class Numerics:
     def __init__(self, family: Numeric) -> None:
         self.family = family
         self.report: Callable[[int, int], None] | None = None
-        """Told how many tokens were absorbed, of how many, while states are computed."""
+        """Listener that is told how many tokens were absorbed, of how many, while states are computed."""
         self._absorbed = self._wanted = 0
         free = available_bytes()
         # One that is held, the truth, and what the kernel works on.

@@ -32,7 +32,7 @@ class Reachability:
         self._claimed.setdefault((group, truth), {})[slot] = None
 
     def unclaim(self, group: int, truth: Any, slot: int) -> None:
-        """It is no longer."""
+        """Withdraw a slot as a place of this state."""
         self._claimed[group, truth].pop(slot, None)
 
     def count_boundaries(self, seen: Seen) -> None:

@@ -1,4 +1,4 @@
-"""What a request continues from: I10 seed, I12 boundary copy.
+"""Reads, from which a request continues: I10 seed, I12 boundary copy.
 
 Verified:
 

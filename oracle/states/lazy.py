@@ -18,7 +18,7 @@ Ids = NDArray[np.int64]
 
 
 class Recipe:
-    """What one write left: ``ids`` absorbed into ``parent`` (None: into a zero state)."""
+    """Recipe of what one write left: ``ids`` absorbed into ``parent`` (None: into a zero state)."""
 
     __slots__ = ("drafts", "end", "mark", "parent", "start", "tokens", "value")
 
@@ -28,7 +28,7 @@ class Recipe:
         self.parent = parent
         self.tokens, self.start, self.end, self.drafts = tokens, start, end, drafts
         self.mark = mark
-        """Of the tokens absorbed: what a seeded rounding of this write is drawn from."""
+        """Fingerprint lane of the tokens absorbed, from which a seeded rounding of this write is drawn."""
         self.value: State | None = None
 
     def ids(self) -> Ids:

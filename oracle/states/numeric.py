@@ -24,7 +24,7 @@ _DIGEST = Digest()
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """How a family is computed and stored."""
+    """Arithmetic: how a family is computed and stored."""
 
     preset: str = "small"
     """A model's widths (:data:`stateat.kernels.families.FAMILIES`), ``*N`` for N layers."""
