@@ -123,8 +123,10 @@ class Story:
     def abort(self, name: str) -> Callable[[], None]:
         return lambda: self.auditor.abort(name)
 
-    def copy(self, name: str, kind: str, source: int, target: int, group: int = GDN_GROUP) -> Callable[[], None]:
-        return lambda: self.auditor.copy(name, group, kind, source, target, source, 0)
+    def copy(
+        self, name: str, kind: str, source: int, target: int, group: int = GDN_GROUP, shift: int = 0
+    ) -> Callable[[], None]:
+        return lambda: self.auditor.copy(name, group, kind, source, target, source, shift)
 
     def output(self, name: str, count: int = 1) -> Callable[[], None]:
         return lambda: self.auditor.output(name, count, None)
