@@ -46,9 +46,8 @@ conformance: $(VENV)/dev ## install three releases of vLLM and compare the engin
 catalog: $(VENV)/package ## write scenarios/README.md from the heads of the files
 	@$(BIN)/stateat list scenarios --markdown > scenarios/README.md
 
-docs: $(VENV)/package ## print the tables of docs/ that are kept in the code, one page a line
-	@$(BIN)/python -m stateat.oracle.checks docs/invariants.md
-	@$(BIN)/python -m stateat.kernels.families docs/states.md
+docs: $(VENV)/package ## print the tables of docs/ that are kept in the code
+	@$(BIN)/python -m stateat.oracle.pages docs/invariants.md docs/states.md
 
 lint: $(VENV)/dev ## check format, lint and types
 	@$(BIN)/ruff format --check .

@@ -7,11 +7,9 @@ own, each library takes that too (``inputs``, ``numpy_states``, ``torch_states``
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from pathlib import Path
 
 from stateat.kernels.draws import BETA, GATE, KEY, VALUE, B
 from stateat.kernels.shapes import Shape, delta, selective_scan, short_conv, ssd
@@ -181,28 +179,3 @@ def shape(family: str, preset: str = "small") -> Shape:
     if found is None or found["name"] not in widths:
         raise ValueError(f"no preset {preset!r} of {family}; there are {', '.join(widths)}, each with *N for N layers")
     return replace(widths[found["name"]], layers=int(found["layers"] or 1))
-
-
-def printed() -> str:
-    """Table of the families in docs/states.md."""
-    rows = [
-        "| family | recurrence | layers of | a state, widths `small` |",
-        "|---|---|---|---|",
-        "| `digest` | none: 128 bits of the tokens absorbed | any | 16 bytes |",
-    ]
-    for name, family in FAMILIES.items():
-        size = shape(name).bytes(family.dtype)
-        rows.append(f"| `{name}` | {family.recurrence} | {family.models} | {size:,} bytes |")
-    return "\n".join(rows)
-
-
-def print_into(page: str) -> str:
-    """The page with the table between its markers printed anew."""
-    start, end = "<!-- printed: families -->\n", "\n<!-- end -->"
-    before, _, rest = page.partition(start)
-    return before + start + printed() + end + rest.partition(end)[2]
-
-
-if __name__ == "__main__":
-    path = Path(sys.argv[1])
-    path.write_text(print_into(path.read_text(encoding="utf-8")), encoding="utf-8")

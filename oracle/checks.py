@@ -1,4 +1,4 @@
-"""Invariants, one record each: the auditor is assembled from this list, and docs/invariants.md has its tables from it.
+"""Invariants, one record each: the auditor is assembled from this list, and docs/invariants.md is printed from it.
 
 A check that needs no memory of its own has a :class:`Moment`, at which the auditor asks it. The others follow slots or
 requests from event to event, so the auditor feeds them; what they say of themselves stands in their modules' heads,
@@ -7,13 +7,9 @@ under *Verified* and *Not verified*.
 
 from __future__ import annotations
 
-import inspect
-import re
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
-from pathlib import Path
 from typing import Any
 
 from stateat.oracle.acceptance import Acceptance
@@ -162,42 +158,3 @@ CHECKS = (
         _field("components-of-a-slot-apart", "as it should be"),
     ),
 )  # fmt: skip
-
-
-def said(check: Check, heading: str) -> str:
-    """The text of an invariant in the head of its module, below ``Verified`` or ``Not verified``; '' if none."""
-    head = inspect.cleandoc(sys.modules[check.check.__module__].__doc__ or "")
-    _, _, section = head.partition(f"\n{heading}:\n")
-    items = re.findall(r"^- (I\d+):? ((?:.|\n(?!- |\n))*)", section.partition("\n\nNot ")[0], re.M)
-    return next((" ".join(text.split()) for name, text in items if name == check.invariant), "")
-
-
-def printed() -> dict[str, str]:
-    """Tables of docs/invariants.md, by the name that their marker on the page has."""
-    checked = ["| | statement | severity | checked by | trips it | does not |", "|---|---|---|---|---|---|"]
-    unseen = ["| | is not asked of |", "|---|---|"]
-    for c in CHECKS:
-        where = ", ".join(
-            f"`oracle/{f.__module__.rpartition('.')[2]}.py:{f.__qualname__}`" for f in (c.check, c.also) if f
-        )
-        checked.append(f"| {c.invariant} | {said(c, 'Verified')} | {c.severity} | {where} | {c.trips} | {c.keeps} |")
-        unseen.append(f"| {c.invariant} | {said(c, 'Not verified')} |")
-    severities = ["| severity | says |", "|---|---|", *(f"| `{word}` | {word.meaning} |" for word in Severity)]
-    return {name: "\n".join(t) for name, t in (("severities", severities), ("checked", checked), ("unseen", unseen))}
-
-
-def print_into(page: str) -> str:
-    """The page with each table between its markers, ``<!-- printed: NAME -->`` and ``<!-- end -->``, printed anew."""
-    for name, table in printed().items():
-        start, end = f"<!-- printed: {name} -->\n", "\n<!-- end -->"
-        before, _, rest = page.partition(start)
-        _, found, after = rest.partition(end)
-        if not found:
-            raise ValueError(f"no place for {name} on the page: {start.strip()} … {end.strip()}")
-        page = before + start + table + end + after
-    return page
-
-
-if __name__ == "__main__":
-    path = Path(sys.argv[1])
-    path.write_text(print_into(path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from stateat.kernels import families
-from stateat.oracle import audit, checks
-from stateat.oracle.checks import CHECKS, Check, print_into, said
+from stateat.oracle import audit
+from stateat.oracle.checks import CHECKS, Check
+from stateat.oracle.pages import said
 from stateat.sim.events import Invariant
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,22 +39,3 @@ def test_the_auditor_asks_each_check_that_has_a_moment_and_names_none_of_them() 
     for check in CHECKS:
         if check.moment is not None:
             assert f"Moment.{check.moment.name}]" in source and check.check.__name__ not in source
-
-
-@pytest.mark.parametrize("name", ["checked", "severities", "unseen"])
-def test_the_page_of_invariants_is_as_printed(name: str) -> None:
-    page = (ROOT / "docs" / "invariants.md").read_text()
-    assert checks.printed()[name] in page
-    assert print_into(page) == page
-
-
-def test_a_page_that_was_edited_by_hand_is_not_as_printed() -> None:
-    page = (ROOT / "docs" / "invariants.md").read_text()
-    assert print_into(page.replace("| `poison` |", "| `poisoned` |")) == page
-    with pytest.raises(ValueError, match="no place for severities"):
-        print_into("")
-
-
-def test_the_page_of_states_is_as_printed() -> None:
-    page = (ROOT / "docs" / "states.md").read_text()
-    assert families.print_into(page) == page != families.print_into(page.replace("ring", "rung", 1) + "x")
