@@ -14,11 +14,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stateat.sim.api import Result, Scenario, load, paired, rates, replay, sweep, wilson
+    from stateat.sim.api import RecordedResult, Result, Scenario, load, paired, rates, replay, sweep, wilson
 
     __version__: str
 
-__all__ = ["Result", "Scenario", "__version__", "load", "paired", "rates", "replay", "sweep", "wilson"]
+__all__ = [
+    "RecordedResult",
+    "Result",
+    "Scenario",
+    "__version__",
+    "load",
+    "paired",
+    "rates",
+    "replay",
+    "sweep",
+    "wilson",
+]
 
 
 def __getattr__(name: str) -> Any:

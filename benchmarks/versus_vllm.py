@@ -33,8 +33,9 @@ from stateat.sim.adapters.vllm.process import WORKER, Child
 from stateat.sim.conformance.compare import Decisions
 from stateat.sim.conformance.recording import options_of
 from stateat.sim.options import Options
+from stateat.sim.run.engine import Make
 from stateat.sim.run.result import Outcome
-from stateat.sim.run.simulate import Make, drive
+from stateat.sim.run.simulate import drive
 from stateat.sim.workload import Arrival
 
 RELEASE = "0.32.0"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from stateat.sim.report.terminal.text import case_name, plural
+from stateat.sim.printable import plural
+from stateat.sim.report.words.failures import case_name
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -41,7 +41,7 @@ from stateat.sim.printable import printable, readable_stderr
 from stateat.sim.signals import INTERRUPTED, last, raising
 
 if TYPE_CHECKING:
-    from stateat.sim.run.simulate import Make
+    from stateat.sim.run.engine import Make
 
 
 class _Group(click.Group):

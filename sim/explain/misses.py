@@ -21,13 +21,13 @@ from stateat.sim.tokens import Segments, Spans
 
 @dataclass(frozen=True, slots=True)
 class Had:
-    """What one group had of a prefix; lengths in tokens."""
+    """A group's part of a prefix; lengths in tokens."""
 
     group: str
     recurrent: bool
     block: int
     boundaries: int
-    """Of its blocks, within the prefix that is shared and can be hit."""
+    """Its blocks within the prefix that is shared and can be hit."""
     null: int
     """Recurrent: those that nobody had ever claimed."""
     longest: int
@@ -56,7 +56,7 @@ class _Asked:
     """The last lookup."""
 
     hashes: Sequence[bytes]
-    """Of the whole stream, its output too."""
+    """Hashes of the whole stream, its output too."""
     unit: int
     known: int
     """Tokens whose hash is known: at a first admission those of the prompt."""

@@ -26,14 +26,14 @@ BLOCKS = 3
 
 @dataclass(frozen=True, slots=True)
 class Shortest:
-    """What was found."""
+    """Result of a search."""
 
     tokens: int | None
     """The shortest prompt; None: none was found."""
     tried: int
-    """Up to how many tokens was looked."""
+    """The longest prompt that was tried, tokens."""
     gaps: bool = False
-    """Whether some longer prompt misses."""
+    """Some longer prompt misses."""
 
 
 class _Hits(Observer):
@@ -63,7 +63,7 @@ def shortest_repeat(options: Options) -> Shortest | None:
 
 
 _found: dict[str, Shortest | None] = {}
-"""By what the options say: cases of a scenario mostly share theirs."""
+"""Results by the text of the options: cases of a scenario mostly share theirs."""
 
 
 def _search(options: Options) -> Shortest | None:
@@ -108,7 +108,7 @@ def _longest_chunk(options: Options) -> int:
 
 
 def repeat_hits(options: Options, tokens: int) -> bool:
-    """Whether a prompt of so many tokens, alone and sent again once it has ended, is hit."""
+    """True if a prompt of so many tokens, alone and sent again once it has ended, is hit."""
     drafts = options.speculative.num_speculative_tokens
     # More blocks than two such prompts can need change nothing, and take time.
     need = sum(2 * (tokens // g.block_size + drafts + 4) for g in options.groups)

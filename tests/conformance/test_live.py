@@ -26,7 +26,8 @@ from stateat.sim.conformance.compare import Decisions, compare, run
 from stateat.sim.conformance.recording import Recording, arrivals_of, options_of, read
 from stateat.sim.errors import RefusedError
 from stateat.sim.releases.presets import PRESETS
-from stateat.sim.run.simulate import Make, drive
+from stateat.sim.run.engine import Make
+from stateat.sim.run.simulate import drive
 from stateat.sim.workload import Arrival
 
 pytestmark = pytest.mark.live

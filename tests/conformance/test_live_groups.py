@@ -16,7 +16,8 @@ from stateat.sim.adapters.vllm.process import Child
 from stateat.sim.conformance.compare import Decisions
 from stateat.sim.events import Group
 from stateat.sim.options import Options, Speculative
-from stateat.sim.run.simulate import Make, drive
+from stateat.sim.run.engine import Make
+from stateat.sim.run.simulate import drive
 from stateat.sim.workload import Arrival
 
 pytestmark = pytest.mark.live

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stories import GDN_GROUP, Story
 
-from stateat.sim.events import CopyKind, Holding, Refusal, Severity, Withdrawal
+from stateat.sim.events import CopyKind, Holding, Invariant, Refusal, Severity, Stop, Withdrawal
 from stateat.sim.scenario.models import FindingModel
 from stateat.sim.tokens import Tokens
 
@@ -109,7 +109,7 @@ def _words(annotation: Any) -> list[str]:
 
 
 def test_every_word_says_what_it_means() -> None:
-    for enum in (Severity, Holding, Refusal, Withdrawal, CopyKind):
+    for enum in (Invariant, Severity, Holding, Refusal, Withdrawal, CopyKind, Stop):
         assert all(word.meaning and str(word) == word.value for word in enum)
 
 

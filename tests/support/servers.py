@@ -13,7 +13,8 @@ from stateat.sim.conformance.compare import Decisions
 from stateat.sim.events import Group
 from stateat.sim.options import METHODS, Options, Speculative
 from stateat.sim.releases.presets import PRESETS
-from stateat.sim.run.simulate import Make, drive
+from stateat.sim.run.engine import Make
+from stateat.sim.run.simulate import drive
 from stateat.sim.workload import Arrival
 
 UNSAID = frozenset({"preset", "rules", "offload", "decode_context_parallel_size", "max_concurrent_batches"})

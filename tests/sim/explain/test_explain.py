@@ -141,7 +141,7 @@ def test_without_a_drift_no_picture_is_written(here: Path) -> None:
 
 
 def test_a_prompt_that_is_too_long_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stateat.sim.run.simulate.LONGEST_DRIFT", 99)
+    monkeypatch.setattr("stateat.sim.explain.drift.LONGEST_DRIFT", 99)
     result = run("small.yaml", "--drift")
     assert result.exit_code == 0
     assert "drift: not computed: a has 100 prompt tokens, the model here reads at most 99" in result.stdout
