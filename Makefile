@@ -49,6 +49,7 @@ catalog: $(VENV)/package ## write scenarios/README.md from the heads of the file
 docs: $(VENV)/package ## print the tables that docs have from the code
 	@$(BIN)/python -m stateat.sim.releases.pages docs/rules.md
 	@$(BIN)/python -m stateat.sim.scenario.page
+	@$(BIN)/python -m stateat.oracle.pages docs/invariants.md docs/states.md
 
 lint: $(VENV)/dev ## check format, lint and types
 	@$(BIN)/ruff format --check .

@@ -29,7 +29,9 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from stateat.kernels import shapes, triton_states
+from stateat.kernels import triton_states
+from stateat.kernels.families import FAMILIES
+from stateat.kernels.families import shape as shape_of
 
 TARGETS = {
     "sm_80": GPUTarget("cuda", 80, 32),
@@ -49,7 +51,6 @@ REAL = (
     ("short-conv", "lfm2-1.2b"),
 )
 """The widths at which the families are compiled."""
-CHUNK = {"gated-delta": 64, "kda": 64, "ssd": 128}
 
 CUOBJDUMP = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
 
@@ -57,14 +58,13 @@ CUOBJDUMP = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
 def kernels():
     """(name, kernel, dtype of its states) of every family and form at its real width."""
     for family, preset in REAL:
-        shape = shapes.shape(family, preset)
-        dtype = "i64" if family == "ring" else "fp32"
+        shape, record = shape_of(family, preset), FAMILIES[family]
+        dtype = "i64" if record.exact else "fp32"
         if not shape.heads:
             yield f"{family} {preset}", triton_states.convolution_kernel(shape), dtype
             continue
         yield f"{family} {preset}", triton_states.recurrent_kernel(shape), dtype
-        if family in CHUNK:
-            chunk = CHUNK[family]
+        if chunk := record.chunk_tokens:
             kernel = triton_states.recurrent_kernel(shape, "chunked", chunk)
             yield f"{family} {preset} chunk {chunk}", kernel, dtype
 

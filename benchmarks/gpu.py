@@ -98,7 +98,7 @@ class Bench:
 
     def real(self):
         """(label, shape, chunk)"""
-        from stateat.kernels import shapes
+        from stateat.kernels.families import shape as shape_of
 
         for family, preset, chunk in REAL:
             if self.only and family != self.only:
@@ -107,7 +107,7 @@ class Bench:
                 if preset == "falcon-h1":
                     continue  # nemotron's stands for both
                 preset, chunk = "small", chunk and 16
-            yield f"{family} {preset}", shapes.shape(family, preset), chunk
+            yield f"{family} {preset}", shape_of(family, preset), chunk
 
     def attempt(self, what, case, *arguments):
         """Run one case. What breaks it fails it alone: a GPU is not always at hand for another try."""

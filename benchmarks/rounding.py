@@ -8,7 +8,7 @@ from itertools import pairwise
 from stateat.kernels.work import State, Work
 from stateat.oracle.numerics import relative_error
 from stateat.oracle.states import Arithmetic, Numeric, family
-from stateat.oracle.states.held import Held
+from stateat.oracle.states.lazy import LazyState
 from stateat.sim.tokens import Tokens
 
 LENGTH = 2048
@@ -18,7 +18,7 @@ TOKENS = Tokens.generate(((3, LENGTH),), 0, 8)
 def stored_at(made: Numeric, cuts: Iterable[int]) -> float:
     """The relative error at the end of a state that was stored, and so rounded, at each of these offsets."""
     value: State | None = None
-    state: Held = made.zero()
+    state: LazyState = made.zero()
     for start, end in pairwise([0, *cuts, LENGTH]):
         state = made.advance(state, TOKENS, start, end, ())
         ((value,),) = made.launch([Work(TOKENS.ids[start:end], (end - start,), value)])

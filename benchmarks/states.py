@@ -25,7 +25,8 @@ import torch
 
 from stateat.kernels import inputs
 from stateat.kernels.backends import states_at
-from stateat.kernels.shapes import CHUNKED, Shape, shape
+from stateat.kernels.families import CHUNKED, shape
+from stateat.kernels.shapes import Shape
 from stateat.kernels.work import Work
 
 BATCH = 64

@@ -11,24 +11,20 @@ from pathlib import Path
 import numpy as np
 
 from stateat.kernels import conv
+from stateat.kernels.families import BACKENDS, CHUNKED, DEVICES, FAMILIES, FORMS
 from stateat.kernels.rounding import round_state
-from stateat.kernels.shapes import CHUNKED, Shape
+from stateat.kernels.shapes import Shape
 from stateat.kernels.work import State, Work, check, dtype, zero
-
-BACKENDS = ("auto", "triton", "torch", "numpy")
-DEVICES = ("auto", "cpu", "cuda")
-FORMS = ("sequential", "chunked")
 
 LARGEST_CHUNK = 256
 """Beyond it, products of decays could leave float32."""
 
-
 INSTALL = "pip install -e '.[states]' -c constraints.txt"
-"""From a checkout: what brings torch and Triton."""
+"""Command that brings torch and Triton, from a checkout."""
 
 
 class Unavailable(ValueError):
-    """What was asked for cannot be had on this machine; the message says what is missing."""
+    """Backend, device or form that cannot be had on this machine; the message says what is missing."""
 
 
 def choose(backend: str, device: str, family: str) -> tuple[str, str]:
@@ -43,7 +39,7 @@ def choose(backend: str, device: str, family: str) -> tuple[str, str]:
     if device not in DEVICES:
         raise ValueError(f"no device {device!r}; there are {', '.join(DEVICES)}")
     torch_here, triton_here = _installed("torch"), _installed("triton")
-    whole = family in ("ring", "short-conv") and (device == "cpu" or not _gpu_may_be())
+    whole = (FAMILIES[family].exact or FAMILIES[family].update is None) and (device == "cpu" or not _gpu_may_be())
     if backend == "auto" and (not torch_here or whole) and device != "cuda":
         return "numpy", "cpu"
     if backend == "numpy":

@@ -13,23 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stateat.kernels.draws import BETA, GATE, KEY, U32, VALUE, B, key, mix_in_place, pace, scale_tokens
+from stateat.kernels.families import FAMILIES, Update
 from stateat.kernels.shapes import Shape
 
 Array = Any
-"""Of NumPy or torch."""
+"""Array of NumPy or torch."""
 
 BLOCK = 1 << 16
 """Draws mixed at a time: with their scratch they stay in the second-level cache."""
-
-
-STREAMS = {
-    "ring": (KEY, VALUE, GATE, BETA),
-    "gated-delta": (KEY, VALUE, GATE, BETA),
-    "kda": (KEY, VALUE, GATE, BETA),
-    "ssd": (VALUE, GATE, B),
-    "selective-scan": (VALUE, GATE, B),
-}
-"""That the recurrent component of each family draws from."""
 
 
 class Source(Protocol):
@@ -45,30 +36,23 @@ class Source(Protocol):
         """64-bit integers with wrap-around [A, B, last - first]"""
 
     def constant(self, values: NDArray[Any]) -> Array:
-        """These values, in the library and on the device of the draws."""
+        """Return these values in the library and on the device of the draws."""
 
 
 def width(shape: Shape, stream: int) -> int:
     """Entries of a stream in one layer."""
-    if stream == VALUE:
-        across = shape.rows if shape.family == "ssd" else 1 if shape.family == "selective-scan" else shape.columns
-        return units(shape) * across
-    if stream == GATE:
-        return shape.heads * shape.rows if shape.family == "kda" else units(shape)
-    if stream == BETA:
-        return shape.heads
-    return shape.key_heads * (shape.columns if stream == B else shape.rows)
+    return FAMILIES[shape.family].streams[stream](shape)
 
 
 def units(shape: Shape) -> int:
-    """Of one layer."""
-    return shape.rows if shape.family == "selective-scan" else shape.heads
+    """Units of one layer."""
+    return shape.rows if FAMILIES[shape.family].by_row else shape.heads
 
 
 @lru_cache(maxsize=64)
 def stream_keys(shape: Shape, stream: int) -> U32:
     """The draw keys of all entries of a stream, layer by layer; a ``ring`` takes two for each entry."""
-    count = width(shape, stream) * (2 if shape.family == "ring" else 1)
+    count = width(shape, stream) * (2 if FAMILIES[shape.family].exact else 1)
     keys = np.concatenate([key(layer, stream, np.arange(count)) for layer in range(shape.layers)])
     keys.flags.writeable = False
     return keys
@@ -113,7 +97,7 @@ def delta(shape: Shape, source: Source, first: int, last: int) -> tuple[Array, .
     each = shape.heads // shape.key_heads
     k = _vectors(source.unit, KEY, *_key_heads(first, last, each), shape.rows)
     slow = pace(np.arange(first, last) % shape.heads)
-    if shape.family == "kda":
+    if FAMILIES[shape.family].channel_decay:
         rates = -(0.5 ** (1 + np.arange(shape.rows, dtype=np.float32) % 8)) * slow[:, None]
         g = _vectors(source.half, GATE, first, last, shape.rows)
     else:
@@ -169,8 +153,14 @@ def ring(shape: Shape, source: Source, first: int, last: int) -> tuple[Array, ..
     return a, _shared(k, first, last, each), _vectors(source.wide, VALUE, first, last, shape.columns), b
 
 
-FORMULAS = {"ring": ring, "gated-delta": delta, "kda": delta, "ssd": ssd, "selective-scan": selective_scan}
-"""The inputs of each family that has a recurrent component."""
+_FORMULAS = {Update.RING: ring, Update.DELTA: delta, Update.OUTER: ssd, Update.SCAN: selective_scan}
+
+
+def draw_inputs(shape: Shape, source: Source, first: int, last: int) -> tuple[Array, ...]:
+    """Inputs of units [first, last) of a shape that has a matrix, as its update takes them."""
+    update = FAMILIES[shape.family].update
+    assert update is not None, f"{shape.family} has no matrix"
+    return _FORMULAS[update](shape, source, first, last)
 
 
 class NumpySource:

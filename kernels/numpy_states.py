@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stateat.kernels import sequential
+from stateat.kernels.families import FAMILIES, Update
 from stateat.kernels.inputs import NumpySource
 from stateat.kernels.sequential import Step
 from stateat.kernels.shapes import Shape
@@ -46,24 +47,30 @@ def _scan(s: Array, values: tuple[Array, ...]) -> None:
     s += write
 
 
-STEPS: dict[str, Step] = {"ring": _ring, "gated-delta": _delta, "kda": _delta, "ssd": _ssd, "selective-scan": _scan}
+STEPS: dict[Update | None, Step] = {
+    Update.RING: _ring,
+    Update.DELTA: _delta,
+    Update.OUTER: _ssd,
+    Update.SCAN: _scan,
+}
 
 
 def shaped(family: str, drawn: tuple[Any, ...], exp: Any) -> tuple[Any, ...]:
-    """What a step takes, for all tokens: [T, M, ...] with M = n * U, from inputs [T, n, U, ...].
+    """Arguments of a step, for all tokens: [T, M, ...] with M = n * U, from inputs [T, n, U, ...].
 
     For the delta rules that is: decay, key k as a column [M, K, 1], the read ``-beta k`` [M, 1, K] and the write
     ``beta v`` [M, 1, V], so that a step is ``S <- decay S`` and ``S <- S + k (beta v - beta k.S)``.
     """
     drawn = tuple(array.reshape(len(array), -1, *array.shape[3:]) for array in drawn)
-    if family == "selective-scan":
+    of = FAMILIES[family]
+    if of.update is Update.SCAN:
         return exp(drawn[0]), drawn[1]
-    if family == "ssd":
+    if of.update is Update.OUTER:
         return exp(drawn[0])[..., None, None], drawn[1][..., None], drawn[2][..., None, :]
     decay, k, v, beta = drawn
-    if family != "ring":
+    if not of.exact:
         decay = exp(decay)
-    decay = decay[..., None] if family == "kda" else decay[..., None, None]
+    decay = decay[..., None] if of.channel_decay else decay[..., None, None]
     v *= beta[..., None]
     return decay, k[..., None], (k * -beta[..., None])[..., None, :], v[..., None, :]
 
@@ -89,4 +96,4 @@ class Numpy:
 
     def step(self, family: str) -> Step:
         """See :class:`stateat.kernels.sequential.Library`."""
-        return STEPS[family]
+        return STEPS[FAMILIES[family].update]

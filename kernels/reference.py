@@ -1,4 +1,4 @@
-"""What the states of each family are: the recurrences in float64, token by token. For truth, not for speed.
+"""States of each family by definition: the recurrences in float64, token by token. For truth, not for speed.
 
 With h a head, c an entry of a vector, t a token, and draws as in :mod:`stateat.kernels.draws` of (token, key(layer,
 stream, index)):
@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stateat.kernels.draws import BETA, CONV, GATE, KEY, U64, VALUE, B, bits, half, key, pace, unit, wide
+from stateat.kernels.families import FAMILIES
 from stateat.kernels.shapes import Shape
 
 F64 = NDArray[np.float64]
@@ -135,7 +136,7 @@ def conv(shape: Shape, layer: int, window: F64, token: int) -> F64:
 
 def absorb(shape: Shape, tokens: NDArray[np.int64], state: Reference | None = None) -> Reference:
     """The state after ``tokens`` [T], from ``state`` (None: zero); arrays of float64, of uint64 for ``ring``."""
-    dtype = np.uint64 if shape.family == "ring" else np.float64
+    dtype = np.uint64 if FAMILIES[shape.family].exact else np.float64
     sizes = shape.components
     after = {name: np.zeros(size, dtype) for name, size in sizes.items()}
     for name, array in (state or {}).items():

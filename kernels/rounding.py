@@ -12,10 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stateat.kernels.draws import MASK, bits, half, key
+from stateat.kernels.families import DTYPES
 from stateat.kernels.work import State
-
-DTYPES = ("float32", "bfloat16", "float16")
-ROUNDINGS = ("nearest", "stochastic")
 
 _FRACTION_BITS = {"bfloat16": 7, "float16": 10}
 _LEAST_EXPONENT = {"bfloat16": -126, "float16": -14}

@@ -17,14 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stateat.kernels import inputs
+from stateat.kernels.families import FAMILIES
 from stateat.kernels.inputs import Array, Source
 from stateat.kernels.shapes import Shape
-from stateat.kernels.work import State, Work
+from stateat.kernels.work import State, Work, dtype
 
 STATE_BYTES = 1 << 20
-"""Of the states of a tile."""
+"""Bytes of the states of a tile."""
 INPUT_ENTRIES = 1 << 17
-"""Of the inputs drawn at a time for a tile."""
+"""Entries of the inputs drawn at a time for a tile."""
 
 Step = Callable[[Array, tuple[Array, ...]], None]
 
@@ -66,7 +67,7 @@ def length(work: Work) -> int:
 def tiles(shape: Shape, works: Sequence[Work], state_bytes: int = STATE_BYTES) -> Iterator[Tile]:
     """The tiles of a launch: whole requests if several fit, otherwise parts of one."""
     count = shape.layers * inputs.units(shape)
-    each = shape.bytes() - shape.conv_entries * 4
+    each = shape.recurrent_entries * np.dtype(dtype(shape)).itemsize
     order = sorted(range(len(works)), key=lambda row: -length(works[row]))
     together = max(1, state_bytes // each)
     parts = -(-each // state_bytes) if together == 1 else 1
@@ -78,7 +79,7 @@ def tiles(shape: Shape, works: Sequence[Work], state_bytes: int = STATE_BYTES) -
 
 def unit_view(shape: Shape, array: NDArray[Any]) -> NDArray[Any]:
     """A recurrent component as [units, ...], without copying."""
-    if shape.family == "selective-scan":
+    if FAMILIES[shape.family].by_row:
         return array.reshape(shape.layers * shape.rows, shape.columns)
     return array.reshape(shape.layers * shape.heads, shape.rows, shape.columns)
 
@@ -91,9 +92,8 @@ def run(shape: Shape, works: Sequence[Work], results: Sequence[Sequence[State]],
 
 def carried(shape: Shape, works: Sequence[Work], tile: Tile) -> NDArray[Any]:
     """The states of a tile before its first token, [rows * units, ...], a new array."""
-    dtype = np.uint64 if shape.family == "ring" else np.float32
-    size = (shape.columns,) if shape.family == "selective-scan" else (shape.rows, shape.columns)
-    start = np.zeros((len(tile.rows), tile.last - tile.first, *size), dtype)
+    size = (shape.columns,) if FAMILIES[shape.family].by_row else (shape.rows, shape.columns)
+    start = np.zeros((len(tile.rows), tile.last - tile.first, *size), dtype(shape))
     for row, number in enumerate(tile.rows):
         state = works[number].state
         if state is not None:
@@ -119,9 +119,9 @@ def _run_tile(
             library.store(state[row * count : (row + 1) * count], out)
 
     give(0)
-    step, formula = library.step(shape.family), inputs.FORMULAS[shape.family]
+    step = library.step(shape.family)
     share = count / inputs.units(shape)
-    entries = max(1, int(share * sum(inputs.width(shape, stream) for stream in inputs.STREAMS[shape.family])))
+    entries = max(1, int(share * sum(inputs.width(shape, stream) for stream in FAMILIES[shape.family].streams)))
     running = len(lengths)
     start = 0
     while start < lengths[0]:
@@ -129,7 +129,7 @@ def _run_tile(
             running -= 1
         end = min(lengths[0], start + max(1, INPUT_ENTRIES // (entries * running)))
         source = library.source(shape, tokens[start:end, :running])
-        drawn = library.per_token(shape.family, formula(shape, source, tile.first, tile.last))
+        drawn = library.per_token(shape.family, inputs.draw_inputs(shape, source, tile.first, tile.last))
         rows, active = running, state[: running * count]
         for offset, values in enumerate(drawn, start):
             if lengths[rows - 1] <= offset:

@@ -1,16 +1,12 @@
-"""Shapes of recurrent states: the widths of real models, and small ones for tests and simulations."""
+"""Shapes of recurrent states: how many layers, heads, rows and columns; :mod:`stateat.kernels.families` has the widths
+of models."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, replace
-
-FAMILIES = ("ring", "gated-delta", "kda", "ssd", "selective-scan", "short-conv")
-CHUNKED = ("gated-delta", "kda", "ssd")
-"""Families with a chunked form, and a Triton kernel of it; the others are computed token by token in either form."""
+from dataclasses import dataclass
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "uint64": 8}
-"""Of one entry, by dtype."""
+"""Bytes of one entry, by dtype."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +20,7 @@ class Shape:
     family: str
     layers: int
     heads: int
-    """Of the recurrent state (value heads)."""
+    """Heads of the recurrent state (value heads)."""
     key_heads: int
     """Heads of the keys, or groups of B (``ssd``); each serves ``heads // key_heads`` heads that follow one another."""
     rows: int
@@ -54,9 +50,7 @@ class Shape:
         return self.layers * self.heads * self.rows * self.columns
 
     def bytes(self, recurrent: str = "float32", conv: str = "float32") -> int:
-        """Bytes of one request's state with these dtypes (keys of :data:`BYTES`); a ``ring`` has 8-byte entries."""
-        if self.family == "ring":
-            recurrent = "uint64"
+        """Bytes of one request's state with these dtypes (keys of :data:`BYTES`)."""
         for name in (recurrent, conv):
             if name not in BYTES:
                 raise ValueError(f"no dtype {name!r}; there are {', '.join(BYTES)}")
@@ -82,35 +76,3 @@ def selective_scan(channels: int, columns: int, width: int = 4) -> Shape:
 def short_conv(channels: int, width: int = 3) -> Shape:
     """One layer that is a short convolution and no more."""
     return Shape("short-conv", 1, 0, 0, 0, 0, width, channels)
-
-
-MODELS: dict[str, dict[str, Shape]] = {
-    "ring": {"small": Shape("ring", 1, 2, 2, 16, 16, 0, 0)},
-    "gated-delta": {
-        "small": delta("gated-delta", 1, 2, 16),
-        "qwen3-next": delta("gated-delta", 16, 32, 128),
-        "qwen3.6-27b": delta("gated-delta", 16, 48, 128),
-    },
-    "kda": {"small": delta("kda", 2, 2, 16), "kimi-linear": delta("kda", 32, 32, 128)},
-    "ssd": {
-        "small": ssd(2, 16, 16, 1),
-        "nemotron-nano-9b-v2": ssd(128, 80, 128, 8),
-        "falcon-h1": ssd(24, 128, 256, 1),
-    },
-    "selective-scan": {"small": selective_scan(32, 16), "jamba-v0.1": selective_scan(8192, 16)},
-    "short-conv": {"small": short_conv(32), "lfm2-1.2b": short_conv(2048)},
-}
-"""One layer of each preset, by family. Widths: the models' published configurations (falcon-h1 is the 7B)."""
-
-_PRESET = re.compile(r"(?P<name>.+?)(?:\*(?P<layers>[1-9][0-9]*))?")
-
-
-def shape(family: str, preset: str = "small") -> Shape:
-    """The shape of a preset, "qwen3-next", or of that many layers of it, "qwen3-next*2"; ValueError if unknown."""
-    if family not in MODELS:
-        raise ValueError(f"no state family {family!r}; there are {', '.join(MODELS)}")
-    found = _PRESET.fullmatch(preset)
-    models = MODELS[family]
-    if found is None or found["name"] not in models:
-        raise ValueError(f"no preset {preset!r} of {family}; there are {', '.join(models)}, each with *N for N layers")
-    return replace(models[found["name"]], layers=int(found["layers"] or 1))

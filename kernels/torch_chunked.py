@@ -22,13 +22,14 @@ import torch
 from numpy.typing import NDArray
 
 from stateat.kernels import inputs
+from stateat.kernels.families import FAMILIES, Update
 from stateat.kernels.sequential import Tile, carried, length, tiles, unit_view
 from stateat.kernels.shapes import Shape
 from stateat.kernels.torch_states import Tensor, Torch, one_thread, tensor
 from stateat.kernels.work import State, Work
 
 STATE_BYTES = 1 << 20
-"""Of the states of a tile."""
+"""Bytes of the states of a tile."""
 
 
 def fill(shape: Shape, works: Sequence[Work], results: Sequence[Sequence[State]], device: str, chunk: int) -> None:
@@ -91,21 +92,22 @@ def _absorb(
     shape: Shape, library: Torch, tile: Tile, s: Tensor, tokens: NDArray[np.int64], counts: list[int]
 ) -> Tensor:
     """States [n, U, ...] after ``tokens`` [n, C], of which each row counts only its first ones; in place."""
-    drawn = inputs.FORMULAS[shape.family](shape, library.source(shape, tokens), tile.first, tile.last)
+    of = FAMILIES[shape.family]
+    drawn = inputs.draw_inputs(shape, library.source(shape, tokens), tile.first, tile.last)
     if isinstance(drawn[0], np.ndarray):
         drawn = tuple(tensor(array) for array in drawn)
     if min(counts) < tokens.shape[1]:
         # a token without decay, key and write leaves a state as it is
         real = torch.arange(tokens.shape[1])[None, :] < torch.tensor(counts)[:, None]
         real = real.to(torch.float32).to(library.device)[:, :, None]
-        if shape.family == "ssd":
+        if of.update is Update.OUTER:
             drawn = (drawn[0] * real, drawn[1] * real[..., None], drawn[2])
         else:
-            decay = real[..., None] if shape.family == "kda" else real
+            decay = real[..., None] if of.channel_decay else real
             drawn = (drawn[0] * decay, drawn[1], drawn[2], drawn[3] * real)
     # [n, C, U, ...] to [n * U, C, ...]
     by_unit = [array.transpose(1, 2).flatten(0, 1) for array in drawn]
-    after = FORMS[shape.family](s.flatten(0, 1), *by_unit)
+    after = _FORMS[of.update, of.channel_decay](s.flatten(0, 1), *by_unit)
     return after.view(s.shape)
 
 
@@ -151,4 +153,9 @@ def ssd(s: Tensor, g: Tensor, x: Tensor, b: Tensor) -> Tensor:
     return s.baddbmm_((x * (last - g).exp()[:, :, None]).transpose(1, 2), b)
 
 
-FORMS: dict[str, Callable[..., Tensor]] = {"gated-delta": gated_delta, "kda": kda, "ssd": ssd}
+_FORMS: dict[tuple[Update | None, bool], Callable[..., Tensor]] = {
+    (Update.DELTA, False): gated_delta,
+    (Update.DELTA, True): kda,
+    (Update.OUTER, False): ssd,
+}
+"""Chunked form of an update, without and with a decay for each row."""

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from stateat.kernels import sequential
+from stateat.kernels.families import FAMILIES, Update
 from stateat.kernels.inputs import NumpySource, Source, total_sum
 from stateat.kernels.numpy_states import shaped
 from stateat.kernels.sequential import Step
@@ -91,7 +92,12 @@ def _scan(s: Tensor, values: tuple[Tensor, ...]) -> None:
     s.add_(write)
 
 
-STEPS: dict[str, Step] = {"ring": _ring, "gated-delta": _delta, "kda": _delta, "ssd": _ssd, "selective-scan": _scan}
+STEPS: dict[Update | None, Step] = {
+    Update.RING: _ring,
+    Update.DELTA: _delta,
+    Update.OUTER: _ssd,
+    Update.SCAN: _scan,
+}
 
 
 class Torch:
@@ -122,13 +128,13 @@ class Torch:
             return list(zip(*(value.unbind(0) for value in shaped(family, drawn, torch.exp)), strict=True))
         values = shaped(family, drawn, np.exp)
         # a delta rule leaves read and write to NumPy
-        ours = 2 if STEPS[family] is _delta else len(values)
+        ours = 2 if STEPS[FAMILIES[family].update] is _delta else len(values)
         parts = [tensor(value).unbind(0) for value in values[:ours]] + [list(value) for value in values[ours:]]
         return list(zip(*parts, strict=True))
 
     def step(self, family: str) -> Step:
         """See :class:`stateat.kernels.sequential.Library`."""
-        step = STEPS[family]
+        step = STEPS[FAMILIES[family].update]
         return _delta_on_device if step is _delta and not self.host else step
 
 

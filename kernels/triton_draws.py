@@ -37,7 +37,7 @@ def stream_key(layer, stream, index):
 
 @triton.jit
 def token_seed(token):
-    """What one token adds to all of its draws: uint32 of the shape of ``token`` (int32)."""
+    """Seed that one token adds to all of its draws: uint32 of the shape of ``token`` (int32)."""
     return token.to(tl.uint32, bitcast=True) * 0x85EBCA77
 
 

@@ -19,7 +19,8 @@ import numpy as np
 import torch
 import triton
 
-from stateat.kernels.shapes import CHUNKED, Shape
+from stateat.kernels.families import CHUNKED, FAMILIES, FORMS, Update
+from stateat.kernels.shapes import Shape
 from stateat.kernels.triton_conv import conv_kernel
 from stateat.kernels.triton_delta import delta_chunk_kernel, delta_kernel
 from stateat.kernels.triton_plan import I32, Ragged, ragged, steps, stops
@@ -31,7 +32,7 @@ OPTIONS = {"enable_fp_fusion": False, "num_stages": 1}
 """No fusion, and no loads ahead of time: chunked kernels read back what they wrote."""
 INTERPRETED = not isinstance(conv_kernel, triton.JITFunction)
 POISON = -0x0123456789ABCDEF
-"""What an output of ``ring`` holds before a launch; of the others, NaN."""
+"""Value that an output of ``ring`` holds before a launch; the others hold NaN."""
 
 _LARGEST = 1 << 20
 """Elements that Triton allows in one tile."""
@@ -55,7 +56,7 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """All that one call of :func:`states_at` runs, ready on a device; it may run many times."""
+    """Launch: all that one call of :func:`states_at` runs, ready on a device; it may run many times."""
 
     plan: Ragged
     calls: tuple[tuple[Kernel, tuple[int, int, int], tuple[Any, ...]], ...]
@@ -75,23 +76,24 @@ def _width(n: int, most: int, least: int = 1) -> int:
 
 def recurrent_kernel(shape: Shape, form: str = "sequential", chunk: int = 64, requests: int = 1) -> Kernel:
     """The kernel of the recurrent component; ValueError for a form that the family does not have."""
-    if form not in ("sequential", "chunked"):
-        raise ValueError(f"no form {form!r}; there are sequential, chunked")
+    if form not in FORMS:
+        raise ValueError(f"no form {form!r}; there are {', '.join(FORMS)}")
     if form == "chunked" and shape.family not in CHUNKED:
         raise ValueError(f"no chunked Triton kernel of {shape.family}; there are those of {', '.join(CHUNKED)}")
-    if shape.family in ("ring", "gated-delta", "kda"):
+    of = FAMILIES[shape.family]
+    if of.update in (Update.DELTA, Update.RING):
         constants = {"LAYERS": shape.layers, "HEADS": shape.heads, "KEY_HEADS": shape.key_heads}
         constants |= {"K": shape.rows, "V": shape.columns}
         if form == "chunked":
             constants |= {"CHUNK": max(16, _power(chunk)), "PART": 16, "TILE": _width(shape.columns, 32, 16)}
-            constants["CHANNEL_DECAY"] = int(shape.family == "kda")
+            constants["CHANNEL_DECAY"] = int(of.channel_decay)
             return Kernel(delta_chunk_kernel, constants, triton.cdiv(shape.columns, constants["TILE"]), 8)
         constants |= {"ROWS": _power(shape.rows), "TILE": _width(shape.columns, 16)}
         constants["BLOCK"] = _block(requests, constants["ROWS"] * constants["TILE"])
         tiles = triton.cdiv(shape.columns, constants["TILE"])
-        if shape.family == "ring":
+        if of.exact:
             return Kernel(ring_kernel, constants, tiles, 1)
-        return Kernel(delta_kernel, constants | {"CHANNEL_DECAY": int(shape.family == "kda")}, tiles, 1)
+        return Kernel(delta_kernel, constants | {"CHANNEL_DECAY": int(of.channel_decay)}, tiles, 1)
     constants = {"LAYERS": shape.layers, "HEADS": shape.heads, "GROUPS": shape.key_heads}
     constants |= {"P": shape.rows, "N": shape.columns}
     if form == "chunked":
@@ -100,7 +102,7 @@ def recurrent_kernel(shape: Shape, form: str = "sequential", chunk: int = 64, re
     constants["COLUMNS"] = _power(shape.columns)
     constants["TILE"] = _width(shape.rows, max(1, 1024 // constants["COLUMNS"]))
     constants["BLOCK"] = _block(requests, constants["COLUMNS"] * constants["TILE"])
-    constants["CHANNEL_DECAY"] = int(shape.family == "selective-scan")
+    constants["CHANNEL_DECAY"] = int(of.channel_decay)
     return Kernel(ssm_kernel, constants, triton.cdiv(shape.rows, constants["TILE"]), 1)
 
 
@@ -159,11 +161,11 @@ def _carried(shape: Shape, works: Sequence[Work], name: str, size: tuple[int, ..
     for row, work in zip(states, works, strict=True):
         if work.state is not None:
             row[...] = work.state[name]
-    return states.view(np.int64) if shape.family == "ring" else states
+    return states.view(np.int64) if FAMILIES[shape.family].exact else states
 
 
 def _poison(shape: Shape) -> float:
-    return POISON if shape.family == "ring" else float("nan")
+    return POISON if FAMILIES[shape.family].exact else float("nan")
 
 
 def run(launch: Launch) -> None:

@@ -1,4 +1,4 @@
-"""What a launch is asked for, and what a state is made of, whatever computes it."""
+"""Work that a launch is asked for, and states that it gives, whatever computes them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stateat.kernels.families import FAMILIES
 from stateat.kernels.shapes import Shape
 
 State = dict[str, NDArray[Any]]
@@ -28,8 +29,8 @@ class Work:
 
 
 def dtype(shape: Shape) -> type[np.uint64] | type[np.float32]:
-    """Of every array of a state of this shape."""
-    return np.uint64 if shape.family == "ring" else np.float32
+    """Dtype of every array of a state of this shape."""
+    return np.uint64 if FAMILIES[shape.family].exact else np.float32
 
 
 def zero(shape: Shape, batch: int | None = None) -> State:

@@ -1,1 +1,1 @@
-"""The world that is true: what was launched runs on a memory of slots, and every claim is checked against it."""
+"""Oracle: what was launched runs on a memory of slots of its own, and every claim is checked against that."""

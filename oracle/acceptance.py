@@ -1,8 +1,17 @@
-"""I11: the accepted count that a worker applies is the request's own.
+"""I11 acceptance: the accepted count that a worker applies is the request's own.
 
 A speculative row leaves a state after each of its tokens, each in a slot of its own; verification keeps some of the
 tokens, and the next read takes the state of the last one kept. Which slot that is follows from the row's writes and
 from what was accepted, so the slot that is really taken tells the count that was applied.
+
+Verified:
+
+- I11 acceptance: the accepted count that is applied is the request's own, in 1..K+1
+
+Not verified:
+
+- I11: rows that leave one state, and in `all` mode rows of fewer than K drafts (the next column follows from what is
+  computed, not from where the row ended); what is then read, which I12 judges
 """
 
 from __future__ import annotations
@@ -16,14 +25,14 @@ from stateat.sim.events import Severity
 
 @dataclass(slots=True)
 class Last:
-    """What a request's last row left in a group."""
+    """Slots that a request's last row wrote in a group, and how many of its tokens were kept."""
 
     slots: tuple[int, ...]
-    """After each of its tokens."""
+    """Slot of the state after each of its tokens."""
     kept: int = 1
     """Tokens that verification kept: the request's own count."""
     moved: set[int] = field(default_factory=set)
-    """Where copies took the state of the last one kept."""
+    """Slots to which copies took the state of the last token kept."""
 
     def applied(self, slot: int) -> int | None:
         """The count that takes this slot; None: its own, or there is nothing to count; 0: none of 1 to K + 1 does."""
@@ -48,7 +57,7 @@ class Acceptance:
         self._last: dict[tuple[str, int], Last] = {}
 
     def forget(self, request: str, groups: Sequence[int]) -> None:
-        """It starts from elsewhere, or is gone."""
+        """Forget a request's rows: it starts from elsewhere, or is gone."""
         for group in groups:
             self._last.pop((request, group), None)
 

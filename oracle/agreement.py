@@ -1,4 +1,14 @@
-"""I5 agreement: a hit is published in every recurrent group, and covered by every attention group."""
+"""I5 agreement: a hit is published in every recurrent group, and covered by every attention group.
+
+Verified:
+
+- I5 agreement: a joint hit is published in every recurrent group and covered by every attention group
+
+Not verified:
+
+- I5: loads from a tier or a connector, which no claim stands for; what attention's blocks hold, of which events tell
+  only how many tokens were found; slots published before anybody listened
+"""
 
 from __future__ import annotations
 
@@ -19,7 +29,7 @@ def check_agreement(
     offset: int,
     group_hits: Sequence[int],
 ) -> None:
-    """Of one recurrent group's part in a hit; attention is asked once a hit, with the first of them."""
+    """I5 agreement: one recurrent group's part in a hit; attention is asked once a hit, with the first of them."""
     groups = evidence.groups
     truth = evidence.family.state_at(evidence.requests[request].tokens, offset)
     found = list(claims.found(slot))

@@ -1,7 +1,7 @@
-"""Events in, findings out: what was launched runs on a memory of slots of our own (DESIGN 7).
+"""Events in, findings out: what was launched runs on a memory of slots of our own.
 
-The auditor follows the slots, with states that it computes from the tokens alone, and asks each check where it applies;
-every invariant has a room of its own (``docs/invariants.md``). It never sees why an engine decided anything.
+The auditor follows the slots, with states that it computes from the tokens alone, and asks each of
+:data:`stateat.oracle.checks.CHECKS` where it applies. It never sees why an engine decided anything.
 """
 
 from __future__ import annotations
@@ -11,15 +11,12 @@ from dataclasses import replace
 from typing import Any
 
 from stateat.oracle.acceptance import Acceptance
-from stateat.oracle.agreement import check_agreement
-from stateat.oracle.chunks import check_shape, check_start
+from stateat.oracle.checks import CHECKS, Moment
 from stateat.oracle.claims import Claims
-from stateat.oracle.custody import Custody
 from stateat.oracle.evidence import Evidence
-from stateat.oracle.grid import check_grid
-from stateat.oracle.liveness import check_progress
 from stateat.oracle.lockstep import Lockstep
 from stateat.oracle.numerics import Numerics
+from stateat.oracle.ownership import Ownership
 from stateat.oracle.reads import Reads
 from stateat.oracle.slots import UNHEARD, UNKNOWN, Content
 from stateat.oracle.states import Digest, Family
@@ -40,21 +37,22 @@ class Auditor(Observer):
         self.evidence = evidence = Evidence(self.family)
         self.now, self.requests, self.slots = evidence.now, evidence.requests, evidence.slots
         self.lineage, self.counts = evidence.lineage, evidence.counts
+        self._checks = {moment: [c.check for c in CHECKS if c.moment is moment] for moment in Moment}
         self.acceptance = Acceptance()
         self.claims = Claims(evidence, self.numerics, self.lockstep)
         self.reads = Reads(evidence, self.numerics)
         self._tier: dict[tuple[int, str], Content | None] = {}
-        """What was stored under a key of a group; None: a slot without content."""
+        """Content stored in a tier by (group, key); None: a slot without content."""
         self._storing: dict[tuple[int, str], int] = {}
         """The slots that are stored at the end of this step."""
         self._hands_out = False
-        """Whether this run tells which slots requests are given: a log need not."""
+        """True once the run has told which slots requests are given; a log need not."""
         self._prefilled: list[str] = []
         self._ended: list[tuple[int, str]] = []
         """Requests, and the step in which they ended: steps in flight may still tell of them."""
 
     def findings(self) -> tuple[Finding, ...]:
-        """What was found, in order."""
+        """Return the findings, in the order in which they were made."""
         if self.numerics is not None:
             self.numerics.settle(self.lineage)
         return self.lineage.findings()
@@ -67,10 +65,11 @@ class Auditor(Observer):
         evidence, claims = self.evidence, self.claims
         evidence.configure(groups, num_speculative_tokens, options)
         self.groups, self.recurrent = groups, evidence.recurrent
-        check_grid(evidence, options)
+        for check in self._checks[Moment.RUN]:
+            check(evidence, options)
         # Memory comes zeroed, and nobody is given the null block.
         self.slots.put(NULL, Content(self.family.zero(), 0, Write(-1, "", 0, 0, "null"), ""))
-        self.custody = Custody(
+        self.ownership = Ownership(
             groups, num_speculative_tokens, options, self.now, claims.by_slot, claims.holds, self.lineage.add
         )
 
@@ -113,7 +112,7 @@ class Auditor(Observer):
         seen = self.requests[request]
         seen.next, seen.since, seen.waits, seen.brought = 0, self.now.index, "preempted", False
         self.acceptance.forget(request, self.recurrent)
-        self.custody.leave(request)
+        self.ownership.leave(request)
 
     def admit(self, request: str, hit: int, external: int, resumed: bool) -> None:
         seen = self.requests[request]
@@ -129,20 +128,21 @@ class Auditor(Observer):
     def restore(self, request: str, group: int, slot: int, column: int, offset: int, group_hits: Sequence[int]) -> None:
         seen = self.requests[request]
         seen.next, seen.brought = offset, True
-        check_agreement(self.evidence, self.claims, request, group, slot, column, offset, group_hits)
+        for check in self._checks[Moment.RESTORE]:
+            check(self.evidence, self.claims, request, group, slot, column, offset, group_hits)
         self.lineage.read(slot, request)
         self.slots.meet(slot)
-        self.custody.restore(request, group, slot, offset, tuple(self.claims.found(slot)))
+        self.ownership.restore(request, group, slot, offset, tuple(self.claims.found(slot)))
 
     def release(self, request: str, group: int, slots: Sequence[int]) -> None:
-        self.custody.release(request, slots)
+        self.ownership.release(request, slots)
 
     def store(self, group: int, slot: int, key: str, offset: int) -> None:
         self._storing[group, key] = slot
 
     def load(self, request: str, group: int, key: str, slot: int, offset: int) -> None:
         write = Write(self.now.index, request, 0, offset, "load")
-        self.custody.load(request, group, slot)
+        self.ownership.load(request, group, slot)
         self.requests[request].brought = True
         if (group, key) not in self._tier:
             if key != request:
@@ -176,7 +176,7 @@ class Auditor(Observer):
         self.claims.unclaim(group, slot, hash)
 
     def allocate(self, request: str, group: int, column: int, slots: Sequence[int]) -> None:
-        self.custody.allocate(request, group, slots)
+        self.ownership.allocate(request, group, slots)
         self.slots.hand(slots)
         if self.groups[group].recurrent:
             self._hands_out = True
@@ -185,7 +185,7 @@ class Auditor(Observer):
 
     def copy(self, request: str, group: int, kind: str, src: int, dst: int, conv_src: int, shift: int) -> None:
         if not self.groups[group].recurrent:
-            self.custody.erase(group, dst)
+            self.ownership.erase(group, dst)
             self._erase([dst])
             return
         stale = kind != CopyKind.COW and self.now.index < self.requests[request].since
@@ -198,7 +198,7 @@ class Auditor(Observer):
             self.lockstep.copy(conv_src, dst, shift)
         if src != dst:
             source = self.slots.get(src)
-            self.custody.copy(request, group, kind, src, dst, source)
+            self.ownership.copy(request, group, kind, src, dst, source)
             absorbed = source.absorbed if source is not None else 0
             self.slots.copy(src, dst, Write(self.now.index, request, absorbed, absorbed, kind))
         if dst in self.claims.by_slot:
@@ -213,9 +213,11 @@ class Auditor(Observer):
     ) -> None:
         self.claims.decided()
         seen = self.requests[request]
-        check_start(self.evidence, request, seen, start)
+        for check in self._checks[Moment.CHUNK]:
+            check(self.evidence, request, seen, start, end, stop)
         if start < seen.prefill_end:
-            check_shape(self.evidence, request, seen, start, end, stop)
+            for check in self._checks[Moment.PREFILL]:
+                check(self.evidence, request, seen, start, end, stop)
         seen.fresh = False
         seen.known = max(end - drafts, start + 1) if drafts else end
         seen.next = seen.known + (accepted[-1] if steps else 0)
@@ -235,7 +237,7 @@ class Auditor(Observer):
         seen, family = self.requests[request], self.family
         content = self.slots.get(read) if read >= 0 else None
         if read >= 0:
-            self.custody.read(request, group, read, content)
+            self.ownership.read(request, group, read, content)
         known = end - len(drafts)
         stale = self.now.index < seen.since
         # It was preempted behind the step of this row.
@@ -273,7 +275,7 @@ class Auditor(Observer):
             else:
                 made = family.advance(state, seen.tokens, start, min(offset, known), drafts[: max(offset - known, 0)])
                 count = absorbed + offset - start
-            self.custody.write(request, group, slot)
+            self.ownership.write(request, group, slot)
             self._put(slot, Content(made, count, write, request, None, ancestor, heard))
 
     def accept(self, request: str, drafted: int, accepted: int) -> None:
@@ -291,15 +293,15 @@ class Auditor(Observer):
 
     def finish(self, request: str) -> None:
         self._ended.append((self.now.index, request))
-        self.custody.leave(request)
+        self.ownership.leave(request)
 
     def abort(self, request: str) -> None:
         self.claims.decided()
         self._ended.append((self.now.index, request))
-        self.custody.leave(request)
+        self.ownership.leave(request)
 
     def commit(self, time_us: int) -> None:
-        self.claims.check(self.custody.awaiting)
+        self.claims.check(self.ownership.awaiting)
         for key, slot in self._storing.items():
             # After the checks: what is found wrong is stored as such.
             self._tier[key] = self.slots.get(slot)
@@ -307,7 +309,7 @@ class Auditor(Observer):
                 self.lockstep.store(slot, key)
         self._storing.clear()
         self._count_prefilled()
-        self.custody.commit(self.now.launched)
+        self.ownership.commit(self.now.launched)
         for step, request in self._ended:
             if step <= self.now.launched:
                 del self.requests[request]
@@ -316,12 +318,13 @@ class Auditor(Observer):
 
     def _count_prefilled(self) -> None:
         for request in self._prefilled:
-            self.claims.reach.count_boundaries(self.requests[request])
+            self.claims.reachability.count_boundaries(self.requests[request])
         self._prefilled.clear()
 
     def end(self, steps: int, time_us: int, livelock: bool) -> None:
         if livelock:
-            check_progress(self.evidence, {request for _, request in self._ended}, steps, time_us)
+            for check in self._checks[Moment.LIVELOCK]:
+                check(self.evidence, {request for _, request in self._ended}, steps, time_us)
 
     def close(self) -> None:
         """No more will be told: what is due, or is to be read, is not judged."""
@@ -335,7 +338,7 @@ class Auditor(Observer):
     # The slots.
 
     def _erase(self, slots: Sequence[int]) -> None:
-        """Attention writes over these."""
+        """Erase slots over which attention writes."""
         self.slots.erase(slots)
         if self.lockstep is not None:
             self.lockstep.erase(slots)

@@ -1,4 +1,19 @@
-"""Chunks, whatever they read and write: I2 chunk shape, I6 resume point, I17 honesty."""
+"""Chunks, whatever they read and write: I2 chunk shape, I6 resume point, I17 honesty.
+
+Verified:
+
+- I2 chunk shape: a prefill chunk that starts inside a block ends at or before its end; one that ends off the grid
+  before `prefill_end` has a cause
+- I6 resume point: a request restored at n processes token n next, none twice, none skipped
+- I17 honesty: the hit tokens reported are the tokens skipped
+
+Not verified:
+
+- I2: runs without prefix caching, where nothing is published; groups in `all` mode, which leave a state at every
+  boundary; decode rows
+- I6: which tokens a row consumes, of which events tell positions only
+- I17: hits of a request that is never given a chunk; what an engine reports elsewhere (its metrics)
+"""
 
 from __future__ import annotations
 
@@ -10,7 +25,7 @@ CAUSES = ("partial-tail", "junction", "checkpoint", "look-ahead", "encoder", "sn
 """Stops off the grid that a chunk may have before the prefill's end (I2)."""
 
 
-def check_start(evidence: Evidence, request: str, seen: Seen, start: int) -> None:
+def check_start(evidence: Evidence, request: str, seen: Seen, start: int, end: int, stop: str) -> None:
     """I6 resume point, I17 honesty: no token twice, none skipped, and as many skipped as were reported."""
     told = seen.hit + seen.external
     if seen.fresh and start != told:
@@ -27,7 +42,7 @@ def check_start(evidence: Evidence, request: str, seen: Seen, start: int) -> Non
 
 
 def check_shape(evidence: Evidence, request: str, seen: Seen, start: int, end: int, stop: str) -> None:
-    """I2 chunk shape: a mid-block start ends within its block; an end off the grid has a cause."""
+    """I2 chunk shape: a prefill chunk from inside a block ends within it; an end off the grid has a cause."""
     if not evidence.lookups:
         # Nothing is published: a chunk may end where it likes.
         return

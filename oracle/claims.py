@@ -1,4 +1,14 @@
-"""I1 content: at the end of each step a claimed slot holds exactly what its claims name."""
+"""I1 content: at the end of each step a claimed slot holds exactly what its claims name.
+
+Verified:
+
+- I1 content: at the end of each step a claimed slot holds exactly the state that each of its claims names
+
+Not verified:
+
+- I1: attention's blocks, which hold no state; slots written before anybody listened; claims whose step is still in
+  flight when the log ends; claims made and withdrawn within a step, which nobody can hit
+"""
 
 from __future__ import annotations
 
@@ -8,7 +18,7 @@ from typing import Any
 from stateat.oracle.evidence import Evidence
 from stateat.oracle.lockstep import Lockstep
 from stateat.oracle.numerics import Check, Numerics
-from stateat.oracle.reach import Reach
+from stateat.oracle.reachability import Reachability
 from stateat.oracle.records import Claimed
 from stateat.oracle.slots import Content
 from stateat.sim.events import Holding
@@ -18,40 +28,40 @@ Awaiting = Callable[[int], Iterable[str]]
 
 
 class Claims:
-    """What the cache advertises of each slot, and whether it is so."""
+    """Claims of all slots, and the check that each is true."""
 
     def __init__(self, evidence: Evidence, numerics: Numerics | None, lockstep: Lockstep | None) -> None:
         self.evidence = evidence
         self.numerics = numerics
         self.lockstep = lockstep
-        self.reach = Reach(evidence)
+        self.reachability = Reachability(evidence)
         self.by_slot: dict[int, dict[bytes, Claimed]] = {}
         self._named: dict[tuple[int, bytes], dict[int, Any]] = {}
         """(group, hash) -> the slots that it leads to, each with the state that it is claimed to hold."""
         self.due: dict[int, None] = {}
         """Slots that were claimed, or written while claimed, in this step."""
         self._withdrawn: list[tuple[int, Claimed]] = []
-        """Slots, and what they were advertised as until the decision that is being told."""
+        """(slot, claim) withdrawn by the decision that is being told."""
         self._bare: list[int] = []
-        """Slots that it left with no claim."""
+        """Slots that this decision left with no claim."""
         self._before = 0
-        """How many claims were made before it."""
+        """Claims made before the decision that is being told."""
         self._pairs: dict[tuple[bytes, int], int] = {}
         """The finding of each (hash, slot) that was ever wrong."""
 
     def claim(self, group: int, slot: int, request: str, column: int, offset: int, hash: bytes) -> None:
-        """A slot is advertised as a state of this request's prefix."""
+        """Record that a slot is published as a state of this request's prefix."""
         evidence = self.evidence
         truth = evidence.family.state_at(evidence.requests[request].tokens, offset)
         claim = Claimed(group, request, column, offset, truth, evidence.now.index, evidence.counts.claims)
         self.by_slot.setdefault(slot, {})[hash] = claim
         self._named.setdefault((group, hash), {})[slot] = truth
         self.due[slot] = None
-        self.reach.claim(group, truth, slot)
+        self.reachability.claim(group, truth, slot)
         evidence.counts.claims += 1
 
     def unclaim(self, group: int, slot: int, hash: bytes) -> None:
-        """It is no longer."""
+        """Withdraw one claim; a slot without claims is no longer checked."""
         claims = self.by_slot.get(slot, {})
         if hash not in claims:
             # It was advertised before anybody listened.
@@ -64,7 +74,7 @@ class Claims:
         self._withdrawn.append((slot, withdrawn))
         truth = withdrawn.truth
         if all(c.truth != truth for c in claims.values()):
-            self.reach.unclaim(group, truth, slot)
+            self.reachability.unclaim(group, truth, slot)
         if not claims:
             del self.by_slot[slot]
             self.due.pop(slot, None)
@@ -79,17 +89,17 @@ class Claims:
         self._withdrawn.clear()
 
     def found(self, slot: int) -> Iterator[Claimed]:
-        """What the decision that is being told found a slot advertised as: what it publishes and withdraws itself is
-        told before the hit that it was made on."""
+        """Yield the claims on a slot that the decision being told could see: what it publishes and withdraws itself is
+        told before its hit, and does not count."""
         yield from (claim for claim in self.by_slot.get(slot, {}).values() if claim.number < self._before)
         yield from (claim for other, claim in self._withdrawn if other == slot and claim.number < self._before)
 
     def holds(self, slot: int, claim: Claimed) -> bool:
-        """Whether a slot holds what this claim says."""
+        """True if a slot holds what this claim says."""
         return self.evidence.holds(slot, claim.truth)
 
     def check(self, awaiting: Awaiting) -> None:
-        """All that are due, slot by slot."""
+        """Check all slots that are due, in order of slots."""
         due = sorted(self.due)
         self.due.clear()
         for slot in due:

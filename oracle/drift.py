@@ -1,4 +1,4 @@
-"""How wrong an output gets: a request continued from the true state of its prefix, and from what a slot really holds.
+"""Drift of an output: a request continued from the true state of its prefix, and from what a slot really holds.
 
 Keys and values of the attention layers are those of the whole prefix in both continuations (attention blocks are
 right in this fault); only the recurrent and convolution states differ. The model is that of
@@ -18,9 +18,9 @@ from stateat.oracle.hybrid import F32, RECURRENT, Memory, Model, Recurrent, buil
 from stateat.sim.tokens import Ids
 
 MAX_TOKENS = 16_384
-"""Of a prompt: about a millisecond a token, and attention grows with the square."""
+"""Longest prompt, in tokens: about a millisecond a token, and attention grows with the square."""
 APPROACH = 24
-"""So many times, at most, the states are compared on the way from the restore to the end of the prompt."""
+"""Comparisons of the states, at most, on the way from the restore to the end of the prompt."""
 GRAM = 4
 
 
@@ -50,13 +50,13 @@ class Token:
 
     @property
     def differs(self) -> bool:
-        """Whether greedy decoding takes another token."""
+        """True if greedy decoding takes another token."""
         return self.true != self.held
 
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """Two continuations of one request."""
+    """Comparison of two continuations of one request, from its true state and from the held one."""
 
     offset: int
     """The restored offset n: the true state has absorbed n tokens."""
@@ -68,9 +68,9 @@ class Drift:
     """(position, distance of each layer's state), from the restored offset to the end of the prompt."""
     tokens: tuple[Token, ...]
     true_text: tuple[int, ...]
-    """What greedy decoding says from the true state; ids of the model's vocabulary."""
+    """Output of greedy decoding from the true state; ids of the model's vocabulary."""
     held_text: tuple[int, ...]
-    """What it says from the held one, when it hears its own words."""
+    """Output from the held state, when it hears its own words."""
 
     @property
     def first(self) -> int | None:
@@ -156,7 +156,7 @@ def repetition(text: Sequence[int]) -> float:
 
 
 def _stations(offset: int, end: int) -> list[int]:
-    """Where the states are compared: dense after the restore, where they change most."""
+    """Positions at which the states are compared: dense after the restore, where they change most."""
     if end - offset <= APPROACH:
         return list(range(offset, end + 1))
     spaced = np.geomspace(1, end - offset, APPROACH).astype(int)

@@ -1,4 +1,4 @@
-"""What every check goes by: the geometry, the requests, the slots; and where it writes down what it finds."""
+"""Evidence that every check goes by: geometry, requests, slots; and where it writes down what it finds."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Evidence:
         self.cap = 0
         """Tokens of the longest chunk."""
         self.lookups = True
-        """Whether prefix caching is on."""
+        """True if prefix caching is on."""
         self.in_order = True
-        """Whether a step has run before the next one is decided."""
+        """True if a step has run before the next one is decided."""
         self._past: dict[str, Callable[[], Tokens]] = {}
         """The tokens of requests, also of those that ended: generated again if need be."""
 
@@ -79,17 +79,17 @@ class Evidence:
     # What slots hold.
 
     def holds(self, slot: int, truth: Any) -> bool:
-        """Whether a slot holds this state."""
+        """True if a slot holds this state."""
         content = self.slots.get(slot)
         return content is not None and content.state is not None and self.family.equal(content.state, truth)
 
     def heard(self, slot: int) -> bool:
-        """Whether a slot, and what is in it, was told of."""
+        """True if all that was written to a slot has been told."""
         content = self.slots.get(slot)
         return content is None or content.heard
 
     def verdict(self, content: Content | None, request: str) -> Verdict:
-        """What a slot really holds, if not the state of this request that it should."""
+        """Judge what a slot really holds, if not the state of this request that it should."""
         return judge(self.family, content, request, self.tokens)
 
     def root(self, content: Content) -> int | None:

@@ -1,4 +1,15 @@
-"""I3 one grid: whoever computes a boundary or a column of a recurrent group does so in that group's blocks."""
+"""I3 one grid: whoever computes a boundary or a column of a recurrent group does so in that group's blocks.
+
+Verified:
+
+- I3 one grid: the options in force give every component (the split, the worker's count of columns) the block size of
+  the group
+
+Not verified:
+
+- I3: what a component really does, since it is asked of the options alone (I1 and I10 tell whether it does harm);
+  groups in `all` mode, which are not split; runs without prefix caching
+"""
 
 from __future__ import annotations
 
@@ -22,7 +33,7 @@ class Disagreement(NamedTuple):
 
 
 def disagreements(groups: Sequence[Group], options: Mapping[str, Any]) -> Iterator[Disagreement]:
-    """Those of the options in force, group by group."""
+    """Yield the disagreements of the options in force, group by group."""
     for group in groups:
         for key, what in COMPONENTS.items() if group.aligned else ():
             other = options.get(key)

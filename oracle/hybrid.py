@@ -57,13 +57,13 @@ class Recurrent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What the model remembers after ``position`` tokens: recurrent states, and keys and values of all of them."""
+    """Memory of the model after ``position`` tokens: recurrent states, and keys and values of all tokens."""
 
     position: int
     recurrent: tuple[Recurrent, ...]
     """One for each of :data:`RECURRENT`."""
     keys: tuple[F32, ...]
-    """Of each attention layer; shape [ATTENTION_HEADS, HEAD, position]: sums over the head run along the tokens."""
+    """Keys of an attention layer; shape [ATTENTION_HEADS, HEAD, position]: sums over the head run along the tokens."""
     values: tuple[F32, ...]
 
 
@@ -87,7 +87,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """All weights."""
+    """Weights of the model."""
 
     embedding: F32
     """Shape [VOCABULARY, WIDTH]."""

@@ -31,7 +31,7 @@ class Draft:
 
 
 class Lineage:
-    """All findings of a run, in the order in which they were made."""
+    """Findings of a run, in the order in which they were made."""
 
     __slots__ = ("_by_slot", "drafts")
 
@@ -52,7 +52,7 @@ class Lineage:
         return finding if root is None else root
 
     def poison(self, slot: int, finding: int) -> None:
-        """From now on whoever restores from this slot is a reader of the finding."""
+        """Mark a slot: whoever restores from it is a reader of the finding, until it is healed."""
         self._by_slot.setdefault(slot, []).append(finding)
 
     def heal(self, slot: int) -> None:

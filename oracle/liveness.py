@@ -1,4 +1,14 @@
-"""I14 liveness: a request that could run gets a token, or is rejected with a reason."""
+"""I14 liveness: a request that could run gets a token, or is rejected with a reason.
+
+Verified:
+
+- I14 liveness: while nothing is left to arrive, 200 steps do not pass without a token
+
+Not verified:
+
+- I14: a request that starves while others get tokens, since no bound on its waiting is promised; requests that are
+  refused for good (they count in `rejected`)
+"""
 
 from __future__ import annotations
 
@@ -9,7 +19,7 @@ from stateat.sim.events import Severity
 
 
 def check_progress(evidence: Evidence, ended: Container[str], steps: int, time_us: int) -> None:
-    """A run that ended because nothing moved: the first request that waits, and what it was last denied."""
+    """I14 liveness: a run ended because nothing moved; say which request waits first, and what it was last denied."""
     stuck = [request for request in evidence.requests if request not in ended]
     if not stuck:
         return

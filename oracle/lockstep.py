@@ -1,9 +1,18 @@
-"""I13: the components of a slot hold the same offset.
+"""I13 lock-step: the components of a slot hold the same offset.
 
 Beside its matrix a recurrent layer keeps the last inputs of a short convolution. A speculative row leaves the matrix
 after each of its tokens in a column of its own, but one window of inputs, drafts included, in the running column;
-whoever reads or copies a later column takes that window and shifts it by the distance (vLLM; DESIGN 6). A wrong shift
-leaves a slot whose matrix is right and whose window is not.
+whoever reads or copies a later column takes that window and shifts it by the distance (vLLM's worker, see
+``docs/states.md``). A wrong shift leaves a slot whose matrix is right and whose window is not.
+
+Verified:
+
+- I13 lock-step: the components of one slot (convolution, recurrent) hold the same offset; checked where the state
+  family has both
+
+Not verified:
+
+- I13: slots whose matrix is wrong already (I1); reads of a torn slot that nobody claimed; families of one component
 """
 
 from __future__ import annotations
@@ -23,11 +32,11 @@ Window = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What a slot keeps of a convolution."""
+    """Inputs of a convolution that a slot keeps."""
 
     window: Window
     ahead: int
-    """Of its last entries those that lie behind the state of this slot (drafts)."""
+    """Last entries of the window that lie behind the state of this slot (drafts)."""
 
     def shifted(self, shift: int) -> Window:
         """The window of the state ``shift`` tokens later; empty where it does not reach that far."""
@@ -81,7 +90,7 @@ class Lockstep:
         self._tier[key] = self._inputs.get(slot)
 
     def fetch(self, key: tuple[int, str], slot: int) -> None:
-        """And brings it back, as it was."""
+        """Bring a window back from a tier, as it was."""
         inputs = self._tier.get(key)
         if inputs is None:
             self._inputs.pop(slot, None)
@@ -106,7 +115,7 @@ class Lockstep:
         return tuple(window)
 
     def erase(self, slots: Iterable[int]) -> None:
-        """Attention wrote over these."""
+        """Erase the windows of slots over which attention wrote."""
         for slot in slots:
             self._inputs.pop(slot, None)
 

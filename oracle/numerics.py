@@ -2,6 +2,16 @@
 
 Fingerprints have decided when a check comes here, and nothing that is computed here changes a decision. So checks wait
 until there are many, and the states of all of them are computed in as few launches as their chains allow.
+
+Verified:
+
+- I18 numerics: equal offset and prefix, other bits (rounding, another chunk history), is counted as noise and no
+  finding; a state with NaN or infinity is one
+
+Not verified:
+
+- I18: states that nobody claims, which are never computed; how far noise may go, since no tolerance tells it from a
+  wrong token; the layers before and after
 """
 
 from __future__ import annotations
@@ -15,14 +25,14 @@ import numpy as np
 
 from stateat.kernels.work import State, Work, zero
 from stateat.oracle.lineage import Draft, Lineage
-from stateat.oracle.states.held import Held, Node
+from stateat.oracle.states.lazy import LazyState, Recipe
 from stateat.oracle.states.numeric import Numeric
 from stateat.sim.events import Holding, Severity
 
 PENDING = 512
 """Checks that wait, at most."""
 KNOWN_BYTES = 1 << 28
-"""Of true states that are kept, so that a longer prefix can continue from them."""
+"""Bytes of true states that are kept, so that a longer prefix can continue from them."""
 TOGETHER = 64
 """Requests in a launch: more of them make it no faster, and what is said of its progress rarer."""
 WORST = 3
@@ -37,8 +47,8 @@ class TooLarge(Exception):
 class Check:
     """A claimed slot, as it was at the end of a step."""
 
-    held: Held
-    truth: Held
+    held: LazyState
+    truth: LazyState
     request: str
     group: str
     column: int
@@ -64,7 +74,7 @@ class Noise:
 
 @dataclass(slots=True)
 class Measured:
-    """What the checks came to."""
+    """Outcome of the checks: how many were exact, noise, not finite, and how far off the wrong ones are."""
 
     exact: int = 0
     noise: int = 0
@@ -74,7 +84,7 @@ class Measured:
     """Relative error of the content that each finding is about."""
     not_finite: int = 0
     infinite: list[Check] = field(default_factory=list)
-    """Those of the latest flushes."""
+    """Slots of the latest flushes that hold NaN or infinity."""
     nearest_wrong: float | None = None
     """The least relative error of a wrong state."""
 
@@ -91,7 +101,7 @@ class Numerics:
     def __init__(self, family: Numeric) -> None:
         self.family = family
         self.report: Callable[[int, int], None] | None = None
-        """Told how many tokens were absorbed, of how many, while states are computed."""
+        """Listener that is told how many tokens were absorbed, of how many, while states are computed."""
         self._absorbed = self._wanted = 0
         free = available_bytes()
         # One that is held, the truth, and what the kernel works on.
@@ -99,7 +109,7 @@ class Numerics:
             raise TooLarge(f"one state is {family.state_bytes:,} bytes, three are needed, and {free:,} are free")
         self.measured = Measured()
         self._pending: list[Check] = []
-        self._known: OrderedDict[Held, State] = OrderedDict()
+        self._known: OrderedDict[LazyState, State] = OrderedDict()
         self._offsets: set[int] = set()
 
     def note(self, check: Check) -> None:
@@ -114,10 +124,10 @@ class Numerics:
         if not pending:
             return
         truths = self._truths([check.truth for check in pending])
-        self._compute([node for check in pending if (node := check.held.node) is not None])
+        self._compute([recipe for check in pending if (recipe := check.held.recipe) is not None])
         for check in pending:
-            node = check.held.node
-            held = self._zero() if node is None else node.value
+            recipe = check.held.recipe
+            held = self._zero() if recipe is None else recipe.value
             assert held is not None
             self._compare(check, held, truths[check.truth])
 
@@ -158,24 +168,24 @@ class Numerics:
 
     # The truth: a prefix in one go, rounded once.
 
-    def _truths(self, wanted: Iterable[Held]) -> dict[Held, State]:
-        found: dict[Held, State] = {}
-        streams: dict[int, dict[int, Held]] = {}
+    def _truths(self, wanted: Iterable[LazyState]) -> dict[LazyState, State]:
+        found: dict[LazyState, State] = {}
+        streams: dict[int, dict[int, LazyState]] = {}
         for truth in dict.fromkeys(wanted):
-            if truth.node is None:
+            if truth.recipe is None:
                 found[truth] = self._zero()
             elif truth in self._known:
                 self._known.move_to_end(truth)
                 found[truth] = self._stored(truth, self._known[truth])
             else:
-                streams.setdefault(id(truth.node.tokens), {})[truth.node.end] = truth
-        asked: list[tuple[list[Held], Work]] = []
+                streams.setdefault(id(truth.recipe.tokens), {})[truth.recipe.end] = truth
+        asked: list[tuple[list[LazyState], Work]] = []
         for stream in streams.values():
             offsets = sorted(stream)
-            node = stream[offsets[0]].node
-            assert node is not None
-            start, state = self._start(node, offsets[0])
-            ids = node.tokens.ids[start : offsets[-1]]
+            recipe = stream[offsets[0]].recipe
+            assert recipe is not None
+            start, state = self._start(recipe, offsets[0])
+            ids = recipe.tokens.ids[start : offsets[-1]]
             asked.append(([stream[n] for n in offsets], Work(ids, tuple(n - start for n in offsets), state)))
         self._wanted += sum(work.tokens.size for _, work in asked)
         for truths, states in zip([truths for truths, _ in asked], self._launch([w for _, w in asked]), strict=True):
@@ -184,53 +194,53 @@ class Numerics:
                 self._keep(truth, state)
         return found
 
-    def _start(self, node: Node, offset: int) -> tuple[int, State | None]:
+    def _start(self, recipe: Recipe, offset: int) -> tuple[int, State | None]:
         """The longest prefix below ``offset`` whose true state is still known; only where that changes no bit."""
         self._offsets.add(offset)
         if not self._known or self.family.how.kernel != "sequential":
             return 0, None
         for n in sorted((n for n in self._offsets if n < offset), reverse=True)[:64]:
-            state = self._known.get(Held(node.tokens.fingerprint(n), None))
+            state = self._known.get(LazyState(recipe.tokens.fingerprint(n), None))
             if state is not None:
                 return n, state
         return 0, None
 
-    def _keep(self, truth: Held, state: State) -> None:
-        assert truth.node is not None
-        self._offsets.add(truth.node.end)
+    def _keep(self, truth: LazyState, state: State) -> None:
+        assert truth.recipe is not None
+        self._offsets.add(truth.recipe.end)
         self._known[truth] = state
         while len(self._known) * self.family.state_bytes > KNOWN_BYTES and len(self._known) > 1:
             self._known.popitem(last=False)
 
-    def _stored(self, truth: Held, state: State) -> State:
-        assert truth.node is not None
-        return self.family.stored(state, truth.node.mark)
+    def _stored(self, truth: LazyState, state: State) -> State:
+        assert truth.recipe is not None
+        return self.family.stored(state, truth.recipe.mark)
 
     # What is held: a chain of writes, each from what the one before left.
 
-    def _compute(self, wanted: Sequence[Node]) -> None:
+    def _compute(self, wanted: Sequence[Recipe]) -> None:
         chains = _chains(wanted, self.family.merges)
-        waiting: dict[Node, list[Node]] = {}
-        ready: list[Node] = []
+        waiting: dict[Recipe, list[Recipe]] = {}
+        ready: list[Recipe] = []
         self._wanted += sum(link.ids().size for path in chains.values() for link in path)
-        for node, path in chains.items():
+        for recipe, path in chains.items():
             base = path[-1].parent
             if base is None or base.value is not None:
-                ready.append(node)
+                ready.append(recipe)
             else:
-                waiting.setdefault(base, []).append(node)
+                waiting.setdefault(base, []).append(recipe)
         while ready:
             works = []
-            for node in ready:
-                path = chains[node]
+            for recipe in ready:
+                path = chains[recipe]
                 ids = np.concatenate([link.ids() for link in reversed(path)])
                 base = path[-1].parent
                 works.append(Work(ids, (ids.size,), None if base is None else base.value))
-            for node, (state,) in zip(ready, self._launch(works), strict=True):
-                node.value = self.family.stored(state, node.mark)
+            for recipe, (state,) in zip(ready, self._launch(works), strict=True):
+                recipe.value = self.family.stored(state, recipe.mark)
                 # What led here is not needed again.
-                node.parent = None
-            ready = [after for node in ready for after in waiting.pop(node, ())]
+                recipe.parent = None
+            ready = [after for recipe in ready for after in waiting.pop(recipe, ())]
 
     def _launch(self, works: Sequence[Work]) -> list[list[State]]:
         states = sum(len(work.offsets) for work in works)
@@ -252,14 +262,14 @@ class Numerics:
         return zero(self.family.shape)
 
 
-def _chains(wanted: Sequence[Node], merges: bool) -> dict[Node, list[Node]]:
-    """The nodes to compute, each with the links (last first) that lead to it from a node that will be known.
+def _chains(wanted: Sequence[Recipe], merges: bool) -> dict[Recipe, list[Recipe]]:
+    """The recipes to compute, each with the links (last first) that lead to it from a recipe that will be known.
 
-    With ``merges`` a node that nobody asked for, and from which one other continues, is a link of that one's path.
+    With ``merges`` a recipe that nobody asked for, and from which one other continues, is a link of that one's path.
     """
-    needed: dict[Node, int] = {}
-    for node in wanted:
-        link: Node | None = node
+    needed: dict[Recipe, int] = {}
+    for recipe in wanted:
+        link: Recipe | None = recipe
         while link is not None and link.value is None:
             first = link not in needed
             needed[link] = needed.get(link, 0) + 1
@@ -267,15 +277,15 @@ def _chains(wanted: Sequence[Node], merges: bool) -> dict[Node, list[Node]]:
                 break
             link = link.parent
     targets = set(wanted)
-    chains: dict[Node, list[Node]] = {}
-    for node, uses in needed.items():
-        if merges and node not in targets and uses == 1:
+    chains: dict[Recipe, list[Recipe]] = {}
+    for recipe, uses in needed.items():
+        if merges and recipe not in targets and uses == 1:
             continue
-        path, link = [node], node.parent
+        path, link = [recipe], recipe.parent
         while merges and link is not None and link.value is None and link not in targets and needed[link] == 1:
             path.append(link)
             link = link.parent
-        chains[node] = path
+        chains[recipe] = path
     return chains
 
 

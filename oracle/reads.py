@@ -1,4 +1,16 @@
-"""What a request continues from: I10 seed, I12 boundary copy."""
+"""Reads, from which a request continues: I10 seed, I12 boundary copy.
+
+Verified:
+
+- I10 seed: the column from which a request is started exists, is no null block, and holds state@start
+- I12 boundary copy: later reads are state@computed too, and a boundary that verification passed is held by its own
+  column
+
+Not verified:
+
+- I10: a read that follows from another finding, whose reader it is; slots written before anybody listened
+- I12: a read or a copy that follows from another finding; boundary copies of a request that was preempted meanwhile
+"""
 
 from __future__ import annotations
 

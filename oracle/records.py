@@ -1,4 +1,4 @@
-"""What the auditor remembers of claims and requests, and what it counts."""
+"""Records of the auditor: claims, requests, and its counts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Now:
 
 @dataclass(slots=True)
 class Claimed:
-    """What a hash says of a slot."""
+    """Claim: what a hash says of a slot."""
 
     group: int
     request: str
@@ -29,12 +29,12 @@ class Claimed:
     truth: Any
     step: int
     number: int
-    """How many claims were made before it."""
+    """Claims made before this one."""
 
 
 @dataclass(slots=True)
 class Seen:
-    """What the auditor remembers of a request."""
+    """Request as the auditor has seen it."""
 
     tokens: Tokens
     num_prompt: int
@@ -52,18 +52,18 @@ class Seen:
     fresh: bool = False
     """Admitted, and no chunk told since."""
     brought: bool = False
-    """Whether a state was restored or loaded for it since."""
+    """True if a state was restored or loaded for it since."""
     unread: frozenset[int] = frozenset()
     """Groups of which it has read no state since it was admitted."""
     seeds: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """By group: the column from which the worker took its state when it was admitted, and the width of its row."""
+    """Columns from which the worker took its state when it was admitted, by group, with the width of its row."""
     misled: bool = False
-    """Whether this admission's restore was wrong."""
+    """True if this admission's restore was wrong."""
     misread: tuple[int, int] = (-1, -1)
     """Step and start of the last chunk that read a wrong state."""
     prefilled: bool = False
     waits: str = ""
-    """Why it was given nothing when it last was not."""
+    """Reason for which it was given nothing, when that last was so."""
 
     @property
     def prefill_end(self) -> int:
@@ -72,14 +72,14 @@ class Seen:
 
 @dataclass(slots=True)
 class Counts:
-    """What the auditor counts; defined in ``docs/scenario-files.md``."""
+    """Counts of the auditor; defined in ``docs/scenario-files.md``."""
 
     poisoned: int = 0
     poisoned_roots: int = 0
     wrong_restores: int = 0
     wrong_reads: int = 0
     tainted: dict[str, int] = field(default_factory=dict)
-    """By request: when it first read a wrong state."""
+    """Time in microseconds at which each request first read a wrong state."""
     null_boundaries: int = 0
     materialized_boundaries: int = 0
     claims: int = 0
@@ -89,8 +89,8 @@ class Counts:
     judged: int = 0
     """Claims, and first reads after a hit, of which it was found whether they are right."""
     wrong: dict[int, int] = field(default_factory=dict)
-    """By number of a claim: the first finding (I1, I13) about it."""
+    """Claims, by number, that were wrong: the first finding (I1, I13) about it."""
     verdicts: dict[str, int] = field(default_factory=dict)
-    """Of the claims that I1 found wrong: how many slots held what."""
+    """Slots that I1 found wrong, by what they held."""
     mid_block: int = 0
     """Chunks that started inside a block and ran past its end."""

@@ -28,11 +28,11 @@ class Content:
     ancestor: int | None = None
     """The root finding of the wrong state that it was advanced from; -1 when that has no finding."""
     heard: bool = True
-    """Whether all that led to it was told; else nothing can be said of it."""
+    """True if all that led to it was told; else nothing can be said of it."""
 
 
 UNHEARD = Content(None, UNKNOWN, Write(-1, "", 0, 0, "unheard"), "", heard=False)
-"""What a slot holds of which nothing was told: whoever tells the events came when it was in use already."""
+"""Content of a slot of which nothing was told: whoever tells the events came when it was in use already."""
 
 
 class Slots:
@@ -47,21 +47,21 @@ class Slots:
         """Slots that were in use before anybody told of them."""
 
     def get(self, slot: int) -> Content | None:
-        """What the slot holds."""
+        """Return what the slot holds."""
         content = self._contents.get(slot)
         return UNHEARD if content is None and slot > NULL and slot not in self._told else content
 
     def hand(self, slots: Iterable[int]) -> None:
-        """They are handed out: from now on all that is written there is told."""
+        """Mark slots as handed out: from now on all that is written there is told."""
         self._told.update(slots)
 
     def meet(self, slot: int) -> None:
-        """It is in use: if nothing was told of it, it has been since before anybody told."""
+        """Mark a slot as in use: if nothing was told of it, it was so before anybody told."""
         if slot > NULL and slot not in self._told:
             self._before.add(slot)
 
     def expect(self, slot: int) -> None:
-        """It is to be filled: that hands it out, unless it was in use before."""
+        """Mark a slot as to be filled, which hands it out unless it was in use before."""
         if slot not in self._before:
             self._told.add(slot)
 
@@ -86,7 +86,7 @@ class Slots:
             self._contents[slot] = replace(content, finding=finding)
 
     def erase(self, slots: Iterable[int]) -> None:
-        """Attention wrote over these."""
+        """Erase slots over which attention wrote."""
         for slot in slots:
             self._told.add(slot)
             self._contents.pop(slot, None)

@@ -15,7 +15,7 @@ TokensOf = Callable[[str], Tokens | None]
 
 
 class Verdict(NamedTuple):
-    """What a slot holds."""
+    """Verdict: what a slot holds."""
 
     held: int | None
     """The offset, or how many tokens went into it."""
@@ -24,7 +24,7 @@ class Verdict(NamedTuple):
 
 
 def judge(family: Family, content: Content | None, request: str, tokens_of: TokensOf) -> Verdict:
-    """What a slot holds that should hold a state of this request."""
+    """Judge what a slot holds that should hold a state of this request."""
     if content is None:
         return Verdict(None, Holding.NEVER_WRITTEN, "was never written")
     if content.state is None:

@@ -61,6 +61,28 @@ class Severity(_Word):
         return self in (Severity.POISON, Severity.NUMERICS)
 
 
+class Invariant(_Word):
+    """Law that an oracle checks (``docs/invariants.md``); a finding names the one that is broken."""
+
+    I1 = "I1", "content"
+    I2 = "I2", "chunk shape"
+    I3 = "I3", "one grid"
+    I4 = "I4", "reachability"
+    I5 = "I5", "agreement"
+    I6 = "I6", "resume point"
+    I7 = "I7", "commit"
+    I8 = "I8", "ownership"
+    I9 = "I9", "immutability"
+    I10 = "I10", "seed"
+    I11 = "I11", "acceptance"
+    I12 = "I12", "boundary copy"
+    I13 = "I13", "lock-step"
+    I14 = "I14", "liveness"
+    I16 = "I16", "retention"
+    I17 = "I17", "honesty"
+    I18 = "I18", "numerics"
+
+
 class Holding(_Word):
     """Content of a slot that does not hold what it should: a finding's verdict."""
 

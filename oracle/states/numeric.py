@@ -11,28 +11,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stateat.kernels.backends import INSTALL, Unavailable, choose, states_at
+from stateat.kernels.families import Family, shape
 from stateat.kernels.rounding import round_state
-from stateat.kernels.shapes import Shape, shape
+from stateat.kernels.shapes import Shape
 from stateat.kernels.work import State, Work
 from stateat.oracle.states.digest import Digest
-from stateat.oracle.states.held import Held, Node
+from stateat.oracle.states.lazy import LazyState, Recipe
 from stateat.sim.tokens import EMPTY, MASK, Tokens
 
 _DIGEST = Digest()
 
-CHUNK = {"ssd": 128}
-"""Tokens of a chunk of the chunked kernels, where it is not :data:`COMMON_CHUNK` (Nemotron-H: 128)."""
-COMMON_CHUNK = 64
-
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """How a family is computed and stored."""
+    """Arithmetic: how a family is computed and stored."""
 
     preset: str = "small"
-    """A model's widths (:data:`stateat.kernels.shapes.MODELS`), ``*N`` for N layers."""
+    """A model's widths (:data:`stateat.kernels.families.FAMILIES`), ``*N`` for N layers."""
     dtype: str = "float32"
-    """In which a state is stored between chunks: ``float32``, ``bfloat16`` or ``float16``; ``ring`` has none."""
+    """Dtype in which a state is stored between chunks: ``float32``, ``bfloat16`` or ``float16``; ``ring`` has none."""
     kernel: str = "sequential"
     """``sequential``: float32 bits do not depend on the split; ``chunked``, as prefill kernels: they do."""
     rounding: str = "nearest"
@@ -43,11 +40,10 @@ class Arithmetic:
 
 
 class Numeric:
-    """A family whose states are arrays; each has a module of its own that says its recurrence."""
+    """State family whose states are arrays."""
 
-    name = ""
-
-    def __init__(self, how: Arithmetic) -> None:
+    def __init__(self, family: Family, how: Arithmetic) -> None:
+        self.family = family
         self.how = how
         self.shape: Shape = shape(self.name, how.preset)
         self.backend, self.device = choose(how.backend, how.device, self.name)
@@ -57,29 +53,34 @@ class Numeric:
                 f"torch comes with {INSTALL}"
             )
 
+    @property
+    def name(self) -> str:
+        """Name of the family."""
+        return self.family.name
+
     # What the auditor asks.
 
-    def zero(self) -> Held:
+    def zero(self) -> LazyState:
         """No tokens absorbed."""
-        return Held(EMPTY, None)
+        return LazyState(EMPTY, None)
 
-    def advance(self, state: Held, tokens: Tokens, start: int, end: int, drafts: Sequence[int]) -> Held:
+    def advance(self, state: LazyState, tokens: Tokens, start: int, end: int, drafts: Sequence[int]) -> LazyState:
         """After tokens [start, end) of the stream, and then ``drafts``."""
         print = _DIGEST.advance(state.print, tokens, start, end, drafts)
         if end <= start and not drafts:
-            return Held(print, state.node)
-        return Held(print, Node(state.node, tokens, start, end, tuple(drafts), print[0]))
+            return LazyState(print, state.recipe)
+        return LazyState(print, Recipe(state.recipe, tokens, start, end, tuple(drafts), print[0]))
 
-    def state_at(self, tokens: Tokens, offset: int) -> Held:
+    def state_at(self, tokens: Tokens, offset: int) -> LazyState:
         """The state of the first ``offset`` tokens, absorbed in one go."""
         print = tokens.fingerprint(offset)
-        return Held(print, Node(None, tokens, 0, offset, (), print[0]) if offset else None)
+        return LazyState(print, Recipe(None, tokens, 0, offset, (), print[0]) if offset else None)
 
-    def equal(self, one: Held, other: Held) -> bool:
-        """Whether both absorbed the same tokens."""
+    def equal(self, one: LazyState, other: LazyState) -> bool:
+        """True if both absorbed the same tokens."""
         return one.print == other.print
 
-    def find(self, state: Held, tokens: Tokens) -> int | None:
+    def find(self, state: LazyState, tokens: Tokens) -> int | None:
         """The offset whose prefix this state absorbed."""
         return tokens.find(state.print)
 
@@ -93,22 +94,22 @@ class Numeric:
 
     @property
     def state_bytes(self) -> int:
-        """Of one request's state, as it is computed."""
-        return self.shape.bytes()
+        """Bytes of one request's state, as it is computed."""
+        return self.shape.bytes(self.family.dtype)
 
     @property
     def merges(self) -> bool:
-        """Whether a run of writes has the bits of one write of all their tokens."""
-        return self.name == "ring" or (self.how.dtype == "float32" and self.how.kernel == "sequential")
+        """True if a run of writes has the bits of one write of all their tokens."""
+        return self.family.exact or (self.how.dtype == "float32" and self.how.kernel == "sequential")
 
     def launch(self, works: Sequence[Work]) -> list[list[State]]:
         """The states of many requests at once, not yet rounded."""
         how = {"backend": self.backend, "device": self.device, "form": self.how.kernel}
-        return states_at(self.shape, works, chunk=CHUNK.get(self.name, COMMON_CHUNK), **how) if works else []
+        return states_at(self.shape, works, chunk=self.family.chunk_tokens or 1, **how) if works else []
 
     def stored(self, state: State, mark: int) -> State:
         """A state as a slot keeps it."""
-        if self.name == "ring" or self.how.dtype == "float32":
+        if self.family.exact or self.how.dtype == "float32":
             return state
         seed = (self.how.seed ^ mark ^ mark >> 32) & (MASK >> 32) if self.how.rounding == "stochastic" else None
         return round_state(state, self.how.dtype, seed)

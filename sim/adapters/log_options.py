@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from stateat.kernels.backends import FORMS
-from stateat.kernels.rounding import DTYPES, ROUNDINGS
+from stateat.kernels.families import DTYPES, FORMS, ROUNDINGS
 from stateat.sim.adapters.log import INTEGERS
 from stateat.sim.scenario.truth import Truth, wrong
 

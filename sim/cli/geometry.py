@@ -112,7 +112,7 @@ def geometry(
 
 
 def _check_names(flags: dict[str, Any]) -> None:
-    from stateat.kernels.rounding import DTYPES
+    from stateat.kernels.families import DTYPES
     from stateat.sim.geometry.model import GDN_BACKENDS, KV_DTYPES, MODES
     from stateat.sim.options import METHODS
     from stateat.sim.schema import choice

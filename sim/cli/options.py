@@ -78,8 +78,7 @@ def truth_options(command: Any) -> Any:
     def run(
         *args: Any, state: str | None, state_dtype: str | None, backend: str | None, device: str | None, **more: Any
     ) -> Any:
-        from stateat.kernels.backends import BACKENDS, DEVICES
-        from stateat.kernels.rounding import DTYPES
+        from stateat.kernels.families import BACKENDS, DEVICES, DTYPES
 
         given = {"state": state, "dtype": state_dtype, "backend": backend, "device": device}
         truth = {key: value for key, value in given.items() if value is not None}

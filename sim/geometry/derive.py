@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import lcm
 
-from stateat.kernels.rounding import DTYPES
+from stateat.kernels.families import DTYPES
 from stateat.kernels.shapes import BYTES, Shape
 from stateat.sim.errors import InputError
 from stateat.sim.geometry.capacity import blocks_of

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from stateat.kernels.rounding import DTYPES
+from stateat.kernels.families import DTYPES
 from stateat.kernels.shapes import Shape, delta, selective_scan, short_conv, ssd
 from stateat.sim.errors import InputError
 from stateat.sim.files import real

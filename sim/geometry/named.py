@@ -1,9 +1,9 @@
 """Models by name: the facts of their published config files. The widths of states are those of
-``stateat.kernels.shapes``."""
+``stateat.kernels.families``."""
 
 from __future__ import annotations
 
-from stateat.kernels.shapes import shape
+from stateat.kernels.families import shape
 from stateat.sim.errors import InputError
 from stateat.sim.geometry.model import Attention, Model
 

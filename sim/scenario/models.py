@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, SkipValidation, Tag, create_model, model_validator
 
-from stateat.kernels.backends import BACKENDS, DEVICES, FORMS
-from stateat.kernels.rounding import DTYPES, ROUNDINGS
+from stateat.kernels.families import BACKENDS, DEVICES, DTYPES, FORMS, ROUNDINGS
 from stateat.sim.events import Holding, Severity
+from stateat.sim.events import Invariant as Law
 from stateat.sim.options import Options
 from stateat.sim.scenario.counts import COUNTS
 from stateat.sim.scenario.truth import Truth
@@ -23,7 +23,7 @@ from stateat.sim.schema import (
 from stateat.sim.workload.generate import Workload
 
 SCHEMA = "stateat/1"
-INVARIANTS = tuple(f"I{n}" for n in range(1, 19) if n != 15)
+INVARIANTS = tuple(word.value for word in Law)
 """As in docs/invariants.md."""
 MECHANISMS = tuple(f"M{n}" for n in (*range(1, 28), 30, 32))
 """As in docs/mechanisms.md."""

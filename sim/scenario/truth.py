@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from stateat.kernels.shapes import CHUNKED, FAMILIES, shape
+from stateat.kernels.families import CHUNKED, FAMILIES, shape
 from stateat.sim.schema import choice
 
 STATES = ("digest", *FAMILIES)

@@ -11,7 +11,7 @@ from state_cases import at, same, tokens
 
 from stateat.kernels import backends
 from stateat.kernels.backends import Unavailable, choose, states_at
-from stateat.kernels.shapes import FAMILIES, shape
+from stateat.kernels.families import FAMILIES, shape
 from stateat.kernels.work import Work
 
 GPU, NO_GPU = True, False
@@ -77,7 +77,7 @@ def test_what_is_named_and_missing_is_refused(machine, packages, gpu, backend, d
 
 def test_unknown_names_are_refused_with_the_known_ones() -> None:
     ids = [Work(tokens(3), (3,))]
-    with pytest.raises(ValueError, match="no backend 'jax'; there are auto, numpy, torch, triton"):
+    with pytest.raises(ValueError, match="no backend 'jax'; there are auto, triton, torch, numpy"):
         states_at(shape("kda"), ids, backend="jax")
     with pytest.raises(ValueError, match="no device 'tpu'; there are auto, cpu, cuda"):
         states_at(shape("kda"), ids, device="tpu")
@@ -122,9 +122,9 @@ def test_states_are_new_arrays_of_the_shape(family: str) -> None:
 
 def test_neither_torch_nor_triton_is_loaded_before_it_is_used() -> None:
     program = (
-        "import sys, numpy as np, kernels, stateat.kernels.shapes, stateat.kernels.backends as b\n"
+        "import sys, numpy as np, kernels, stateat.kernels.families, stateat.kernels.backends as b\n"
         "from stateat.kernels.work import Work\n"
-        "b.states_at(stateat.kernels.shapes.shape('kda'), [Work(np.arange(3), (3,))], backend='numpy')\n"
+        "b.states_at(stateat.kernels.families.shape('kda'), [Work(np.arange(3), (3,))], backend='numpy')\n"
         "print([name for name in ('torch', 'triton') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)

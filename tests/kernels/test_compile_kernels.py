@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from stateat.kernels.families import CHUNKED, FAMILIES
+
 pytest.importorskip("torch")
 pytest.importorskip("triton")
 
@@ -48,9 +50,8 @@ def table(tmp_path_factory):
 
 def test_every_family_and_form_compiles_for_every_target(table):
     found = {(row["kernel"].split()[0], row["chunked"], row["target"]) for row in table}
-    families = {"ring", "gated-delta", "kda", "ssd", "selective-scan", "short-conv"}
-    expected = {(family, False, target) for family in families for target in TARGETS}
-    expected |= {(family, True, target) for family in ("gated-delta", "kda", "ssd") for target in TARGETS}
+    expected = {(family, False, target) for family in FAMILIES for target in TARGETS}
+    expected |= {(family, True, target) for family in CHUNKED for target in TARGETS}
     assert found == expected
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from state_cases import at, in_pieces, tokens
 
 from stateat.kernels.backends import states_at
+from stateat.kernels.families import shape
 from stateat.kernels.reference import absorb
-from stateat.kernels.shapes import shape
 from stateat.kernels.work import Work
 
 

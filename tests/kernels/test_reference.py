@@ -9,8 +9,8 @@ import pytest
 
 from stateat.kernels.draws import CONV, key, unit
 from stateat.kernels.draws import bits as draw_bits
+from stateat.kernels.families import FAMILIES, shape
 from stateat.kernels.reference import STEPS, absorb
-from stateat.kernels.shapes import FAMILIES, shape
 
 TOKENS = np.array([7, 49_999, 7, -1, 0, 12])
 

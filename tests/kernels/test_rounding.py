@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from state_cases import at, distance, tokens
 
+from stateat.kernels.families import shape
 from stateat.kernels.rounding import round_state
-from stateat.kernels.shapes import shape
 from stateat.kernels.work import State
 
 BOUNDS = {"bfloat16": 2.0**-8, "float16": 2.0**-11}

@@ -10,9 +10,10 @@ from state_cases import at, distance, in_pieces, need, same, tokens
 
 from stateat.kernels import sequential
 from stateat.kernels.backends import states_at
+from stateat.kernels.families import FAMILIES, shape
 from stateat.kernels.inputs import units
 from stateat.kernels.reference import absorb
-from stateat.kernels.shapes import FAMILIES, Shape, shape
+from stateat.kernels.shapes import Shape
 from stateat.kernels.work import Work
 
 BACKENDS = ["numpy", "torch"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stateat.kernels.shapes import FAMILIES, MODELS, shape
+from stateat.kernels.families import FAMILIES, shape
 
 PUBLISHED = [
     ("gated-delta", "qwen3-next", "float32", 2_146_304),
@@ -35,11 +35,11 @@ def test_every_family_has_a_small_preset_within_4_kib(family: str) -> None:
 
 
 def test_components_are_conv_and_recurrent_or_one_of_them() -> None:
-    assert list(MODELS) == list(FAMILIES)
+    assert all(name == family.name for name, family in FAMILIES.items())
     assert list(shape("ring").components) == ["recurrent"]
     assert list(shape("short-conv").components) == ["conv"]
     for family in ("gated-delta", "kda", "ssd", "selective-scan"):
-        for preset in MODELS[family]:
+        for preset in FAMILIES[family].widths:
             found = shape(family, f"{preset}*3")
             assert found.components == {
                 "conv": (3, found.conv_width - 1, found.conv_channels),

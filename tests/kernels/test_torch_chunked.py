@@ -12,8 +12,9 @@ pytest.importorskip("torch")
 
 from stateat.kernels import torch_chunked
 from stateat.kernels.backends import states_at
+from stateat.kernels.families import CHUNKED, shape
 from stateat.kernels.reference import absorb
-from stateat.kernels.shapes import CHUNKED, Shape, shape
+from stateat.kernels.shapes import Shape
 from stateat.kernels.work import Work
 
 GVA = Shape("gated-delta", 2, 6, 2, 8, 24, 4, 40)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stateat.kernels.shapes import FAMILIES, shape
+from stateat.kernels.families import FAMILIES, shape
 from stateat.kernels.work import Work, check, zero
 
 KDA = shape("kda")

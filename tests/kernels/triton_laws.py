@@ -15,8 +15,9 @@ import pytest
 import torch
 
 from stateat.kernels import draws, reference, torch_chunked, torch_states, triton_states
-from stateat.kernels.shapes import FAMILIES, Shape, shape
-from stateat.kernels.triton_states import CHUNKED, states_at
+from stateat.kernels.families import CHUNKED, FAMILIES, shape
+from stateat.kernels.shapes import Shape
+from stateat.kernels.triton_states import states_at
 from stateat.kernels.work import Work, dtype
 
 TOLERANCE = 1e-6

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from stories import Story
 
 from stateat.oracle.acceptance import Acceptance, Misapplied
 
@@ -51,3 +52,19 @@ def test_groups_and_requests_are_kept_apart() -> None:
     acceptance = judged(3)
     assert acceptance.taken("a", 2, 5) is None and acceptance.taken("b", 1, 5) is None
     assert acceptance.taken("a", 1, 5) == Misapplied(1, 3)
+
+
+@given(kept=st.integers(0, 3), applied=st.integers(0, 3))
+def test_i11_a_row_that_goes_on_from_another_slot_is_told_with_both_counts(kept: int, applied: int) -> None:
+    story = Story(drafts=3)
+    story.arrive("a", prompt=15)
+    story.step(story.admit("a"), story.run("a", 0, 15, -1, (15, 7)), story.output("a"))
+    drafts = story.outputs_of("a", 16, 3)
+    writes = ((16, 7), (17, 8), (18, 9), (19, 10))
+    story.step(
+        story.run("a", 15, 19, 7, *writes, drafts=drafts), story.accept("a", 3, kept), story.output("a", kept + 1)
+    )
+    start = 16 + kept
+    story.step(story.run("a", start, start + 1, 7 + applied, (start + 1, 20)))
+    found = [(f.severity, f.claimed, f.held) for f in story.findings if f.invariant == "I11"]
+    assert found == [("shape", kept + 1, applied + 1)] * (kept != applied)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from stories import Story, clean, poisoned
+
 from stateat.oracle.lineage import Draft, Lineage
-from stateat.sim.events import Write
+from stateat.sim.events import Withdrawal, Write
 
 
 def draft(root: int | None = None, slot: int = 7) -> Draft:
@@ -63,3 +65,51 @@ def test_healing_a_sound_slot_does_nothing() -> None:
     lineage.heal(3)
     lineage.read(3, "a")
     assert lineage.findings() == ()
+
+
+def test_readers_are_those_who_restored_while_it_was_wrong() -> None:
+    story = clean()
+    story.arrive("early", "late", "after", seed=1)
+    story.step(story.admit("early", 16, 7))
+    story.step(story.run("a", 16, 20, 7, (20, 7), stop="junction"))
+    story.step(story.admit("late", 16, 7))
+    story.step(story.unclaim(7, "a@16"))
+    story.step(story.admit("after", 16, 7))
+    (found,) = (f for f in story.findings if f.invariant == "I1")
+    assert found.readers == ("late",)
+
+
+def test_a_reader_is_listed_once_however_often_it_restores() -> None:
+    story = poisoned()
+    story.arrive("b", "c", seed=1)
+    story.step(story.admit("b", 16, 7)).step(story.admit("c", 16, 7)).step(story.admit("b", 16, 7))
+    assert story.findings[0].readers == ("b", "c")
+
+
+def test_readers_of_a_slot_that_was_set_right_are_no_readers() -> None:
+    story = poisoned()
+    story.step(story.copy("a", "post", 8, 7))
+    story.arrive("b", seed=1)
+    story.step(story.admit("b", 16, 7), story.copy("b", "pre", 7, 9), story.run("b", 16, 32, 9, (32, 9)))
+    assert not story.auditor.counts.tainted
+    assert story.findings[0].readers == ()
+
+
+def test_readers_of_a_pair_that_is_poisoned_again_are_readers_of_its_finding() -> None:
+    story = poisoned()
+    story.step(story.unclaim(7, "a@16"))
+    story.arrive("b", "c", seed=1)
+    story.step(story.admit("b"), story.run("b", 0, 12, -1, (12, 7), stop="junction"), story.claim(7, "b", 16, b"a@16"))
+    story.step(story.admit("c", 16, 7), story.copy("c", "pre", 7, 9), story.run("c", 16, 32, 9, (32, 9)))
+    assert story.auditor.counts.poisoned == 1
+    assert story.findings[0].readers == ("c",)
+    # c read what a finding is about: no finding of its own.
+    assert story.invariants == ["I1"]
+
+
+def test_who_hits_a_poisoned_slot_reads_it_although_its_admission_withdraws_the_claim() -> None:
+    story = Story()
+    story.arrive("a", "b", seed=1)
+    story.step(story.admit("a"), story.run("a", 0, 12, -1, (12, 7), stop="encoder"), story.claim(7, "a", 16, b"x"))
+    story.step(story.unclaim(7, "x", Withdrawal.REKEY), story.admit("b", 16, 7), story.run("b", 16, 32, 7, (32, 8)))
+    assert [(finding.invariant, finding.readers) for finding in story.findings] == [("I1", ("b",))]

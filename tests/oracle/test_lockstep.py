@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from stories import Story
 
 from stateat.oracle.lockstep import Lockstep
+from stateat.oracle.states import Arithmetic, family
 from stateat.sim.tokens import Tokens
 
 TAPS = 4
@@ -101,3 +104,31 @@ def test_a_shift_in_place_that_overlaps_leaves_no_window_and_one_that_does_not_i
     held, own = steps.held(7), min(shift, TAPS - 1)
     assert held is not None
     assert held[-own:] == true(21 + shift)[-own:]
+
+
+def test_a_shift_in_place_by_one_leaves_the_last_input_everywhere() -> None:
+    """The last input is moved first: each place then takes what the one behind it was just given."""
+    steps = Lockstep(TAPS)
+    steps.load(7, TOKENS, 20)
+    steps.advance(TOKENS, 20, 24, TOKENS.ids[21:24].tolist(), 7, 0, [(21 + j, 7 + j) for j in range(4)], True)
+    steps.copy(7, 7, -1)
+    assert steps.held(7) == true(22)[-1:] * (TAPS - 1)
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+def test_i13_a_claimed_slot_whose_window_is_of_another_offset_is_torn(shift: int) -> None:
+    """All three drafts are right; the boundary that they passed is kept, with its own inputs or those of the next."""
+    story = Story(drafts=3, family=family("gated-delta", Arithmetic(backend="numpy")))
+    story.arrive("a", prompt=15)
+    story.step(story.admit("a"), story.run("a", 0, 15, -1, (15, 7)), story.output("a"))
+    drafts = story.outputs_of("a", 16, 3)
+    story.step(
+        story.run("a", 15, 19, 7, (16, 7), (17, 8), (18, 9), (19, 10), drafts=drafts),
+        story.accept("a", 3, 3),
+        story.output("a", 4),
+        story.copy("a", "post", 7, 30, shift=shift),
+        story.claim(30, "a", 16),
+    )
+    found = [(f.invariant, f.severity, f.verdict, f.slot, f.claimed, f.held) for f in story.findings]
+    assert found == [("I13", "poison", "torn", 30, 16, 16)] * shift
+    assert story.auditor.counts.poisoned == 0

@@ -11,18 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stateat.kernels.families import FAMILIES
 from stateat.oracle import numerics
 from stateat.oracle.audit import Auditor
 from stateat.oracle.numerics import Check, Numerics, TooLarge, relative_error
-from stateat.oracle.states import NUMERIC, Arithmetic, Numeric, family
-from stateat.oracle.states.held import Held
+from stateat.oracle.states import Arithmetic, Numeric, family
+from stateat.oracle.states.lazy import LazyState
 from stateat.sim.events import SCHEMA, Group
 from stateat.sim.tokens import Tokens
 
 LENGTH = 96
 TOKENS = Tokens.generate(((3, LENGTH),), 0, 8)
 GROUPS = (Group("attention", "full-attention", 4), Group("gdn", "recurrent", 16))
-FLOATS = [name for name in NUMERIC if name != "ring"]
+FLOATS = [name for name in FAMILIES if name != "ring"]
 CUTS = st.lists(st.integers(1, LENGTH - 1), unique=True, max_size=5).map(sorted)
 
 
@@ -32,7 +33,7 @@ def numeric(state: str, **how: Any) -> Numeric:
     return made
 
 
-def through(made: Numeric, cuts: list[int], end: int = LENGTH) -> Held:
+def through(made: Numeric, cuts: list[int], end: int = LENGTH) -> LazyState:
     """The state after [0, end) in chunks."""
     state = made.zero()
     for start, stop in pairwise([0, *(c for c in cuts if c < end), end]):
@@ -40,7 +41,7 @@ def through(made: Numeric, cuts: list[int], end: int = LENGTH) -> Held:
     return state
 
 
-def measured(made: Numeric, *pairs: tuple[Held, int]) -> numerics.Measured:
+def measured(made: Numeric, *pairs: tuple[LazyState, int]) -> numerics.Measured:
     """Each held state against the truth at the offset that it is claimed for."""
     ledger = Numerics(made)
     for i, (held, claimed) in enumerate(pairs):
@@ -51,7 +52,7 @@ def measured(made: Numeric, *pairs: tuple[Held, int]) -> numerics.Measured:
     return ledger.measured
 
 
-@pytest.mark.parametrize("state", NUMERIC)
+@pytest.mark.parametrize("state", FAMILIES)
 @settings(max_examples=10)
 @given(cuts=CUTS)
 def test_in_float32_any_chunks_leave_the_bits_of_the_truth(state: str, cuts: list[int]) -> None:
@@ -96,13 +97,28 @@ def test_the_shape_of_chunks_is_noise_of_a_chunked_kernel_and_of_no_other() -> N
     assert measured(chunked, (through(chunked, [64]), LENGTH)).exact == 1
 
 
+def test_a_chunked_truth_is_computed_in_one_go_even_where_a_shorter_prefix_is_known() -> None:
+    """Whoever continues off the kernel's grid has other bits; the truth never does."""
+    pytest.importorskip("torch")
+    made = family("gated-delta", Arithmetic(backend="torch", kernel="chunked"))
+    assert isinstance(made, Numeric)
+    ledger = Numerics(made)
+    for end in (37, LENGTH):
+        truth = made.state_at(TOKENS, end)
+        ledger.note(Check(through(made, [], end), truth, "a", "gdn", 0, end, end, 0, 0, None))
+        ledger.flush()
+    assert (ledger.measured.exact, ledger.measured.noise) == (2, 0)
+    # The control: what continues from 37 is noise.
+    assert measured(made, (through(made, [37]), LENGTH)).noise == 1
+
+
 def test_a_seeded_rounding_is_the_same_for_the_same_seed_and_only_then() -> None:
     def held(seed: int) -> Any:
         made = numeric("gated-delta", dtype="bfloat16", rounding="stochastic", seed=seed)
         state = through(made, [50])
         measured(made, (state, LENGTH))
-        assert state.node is not None and state.node.value is not None
-        return state.node.value["recurrent"]
+        assert state.recipe is not None and state.recipe.value is not None
+        return state.recipe.value["recurrent"]
 
     assert np.array_equal(held(1), held(1)) and not np.array_equal(held(1), held(2))
 
@@ -124,7 +140,7 @@ def test_states_that_share_a_history_are_computed_once() -> None:
             launched.extend(work.tokens.size for work in works)
             return launch(works)
 
-    counting = Counting(Arithmetic(backend="numpy"))
+    counting = Counting(made.family, Arithmetic(backend="numpy"))
     base = counting.advance(counting.zero(), TOKENS, 0, 64, ())
     leaves = [counting.advance(base, TOKENS, 64, 64 + n, ()) for n in range(1, 9)]
     ledger = Numerics(counting)
@@ -137,7 +153,7 @@ def test_states_that_share_a_history_are_computed_once() -> None:
 
 
 def test_nan_and_infinity_are_findings_of_their_own_and_never_noise() -> None:
-    class Bursting(NUMERIC["gated-delta"]):  # type: ignore[misc]
+    class Bursting(Numeric):
         def stored(self, state: Any, mark: int) -> Any:
             value = np.inf if mark == TOKENS.fingerprint(16)[0] and self.bursts else 1.0
             self.bursts = True
@@ -145,7 +161,7 @@ def test_nan_and_infinity_are_findings_of_their_own_and_never_noise() -> None:
 
         bursts = False
 
-    made = Bursting(Arithmetic(backend="numpy"))
+    made = Bursting(FAMILIES["gated-delta"], Arithmetic(backend="numpy"))
     auditor = Auditor(made)
     options = {"hash_unit": 4, "max_num_batched_tokens": 99, "long_prefill_token_threshold": 0}
     auditor.run(SCHEMA, "hand", GROUPS, 0, options | {"enable_prefix_caching": True})

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from stateat.kernels.rounding import DTYPES
+from stateat.kernels.families import DTYPES
 from stateat.kernels.shapes import BYTES, delta
 from stateat.sim.errors import InputError
 from stateat.sim.geometry.derive import derive, fits

@@ -1,8 +1,27 @@
-"""Who may read and write which slot, and when: I7 commit, I8 ownership, I9 immutability, I16 retention.
+"""Ownership of slots, who may read and write which, and when: I7 commit, I8 ownership, I9 immutability, I16 retention.
 
 Followed from the events alone: who was handed a slot and has not let go of it, since when a slot is claimed, and which
 step was the last to commit. A violation is a hazard: it need not leave a wrong state (the order of launches may save
 it), and where it does, that is found as such.
+
+Verified:
+
+- I7 commit: no *other* request reads a state, by a chunk or a copy, before the step that writes it has committed
+- I8 ownership: no slot is handed out or written while *another* request uses it, nor read by a step in flight behind
+  whose back it was handed on
+- I9 immutability: a slot claimed in an *earlier* step is never written while that claim stands; a partial tail's claim
+  moves to its copy first
+- I16 retention: a request holds at most 2 + K state blocks of a group in `align` mode, one more for a checkpoint, and
+  one for each step in flight behind the first
+
+Not verified:
+
+- I7: a request's own states, which its next step may read before they are committed
+- I8: holders of attention's blocks, which share them as they like; logs that do not tell `release`; attention's
+  hand-outs with a sliding window and steps in flight, which are told after they may have been handed on
+- I9: claims of the step in which the slot is written, which the write makes true
+- I16: logs that do not tell `release`; groups in `all` mode; what is published where `prefix_cache_retention_interval`
+  pins it
 """
 
 from __future__ import annotations
@@ -16,11 +35,11 @@ from stateat.oracle.slots import Content
 from stateat.sim.events import CopyKind, Group, Severity, Write
 
 Holds = Callable[[int, Claimed], bool]
-"""Whether a slot holds what a claim says."""
+"""True of (slot, claim) if the slot holds what the claim says."""
 Report = Callable[[Draft], object]
 
 
-class Custody:
+class Ownership:
     """The holders of all slots of recurrent groups."""
 
     def __init__(
@@ -47,26 +66,26 @@ class Custody:
         ]
         """State blocks of each group that a request may hold (I16)."""
         self.late = in_flight > 0 and any(group.sliding_window for group in groups)
-        """Whether attention's blocks are told after they may have been handed on: with a window, steps in flight."""
+        """True if attention's blocks are told after they may have been handed on: with a window, steps in flight."""
         self.serves = options.get("prefix_cache_retention_interval") is not None
-        """Whether only what a resend needs stays published, so that a claimed slot is pinned rather than left over."""
+        """True if only what a resend needs stays published, so that a claimed slot is pinned rather than left over."""
         self.committed = -1
         """The last step that has committed."""
         self._holders: dict[int, dict[str, bool]] = {}
-        """By slot: who uses it, and whether it was handed out to them, or is shared by a hit."""
+        """Users of each slot: True if it was handed out to them, False if it is shared by a hit."""
         self._handed: dict[int, int] = {}
-        """By slot: the step in which it was handed out last."""
+        """Step in which each slot was handed out last."""
         self._left: dict[str, int] = {}
-        """By request: the step in which it was preempted last; steps before that may be in flight."""
+        """Step in which each request was preempted last; steps before that may be in flight."""
         self._held: dict[str, dict[int, int]] = {}
-        """By request: its slots, with their groups."""
+        """Slots of each request, with their groups."""
         self._restored: dict[tuple[str, int], tuple[int, int, tuple[Claimed, ...]]] = {}
         """(request, group) -> slot and offset from which it starts, and the claims that it found, until it has read."""
         self._told: set[tuple[str, str, int]] = set()
         self._grown: dict[str, None] = {}
         """Requests that were handed slots since the last commit."""
         self._releases = False
-        """Whether this run tells what is let go of: a log need not."""
+        """True once the run has told what is let go of; a log need not."""
         self._pending: list[Draft] = []
         """Findings that stand if it does."""
 
@@ -153,7 +172,7 @@ class Custody:
         self._check_reader(request, group, slot)
 
     def _start(self, request: str, group: int) -> tuple[int, int, tuple[Claimed, ...]] | None:
-        """What a request starts from in this step, if it has not read it."""
+        """Return the slot, offset and claims from which a request starts in this step, if it has not read them."""
         if not self._restored or self.now.index < self._left.get(request, 0):
             return None
         return self._restored.get((request, group))

@@ -1,4 +1,15 @@
-"""I4 reachability, as a measure: which boundaries of a prompt can be hit once it is prefilled."""
+"""I4 reachability, as a measure: which boundaries of a prompt can be hit once it is prefilled.
+
+Verified:
+
+- I4 reachability, as a measure and no finding: a prompt longer than a block can be hit again, by itself and by a longer
+  one
+
+Not verified:
+
+- I4: whether a boundary should have been kept, since a policy may leave out what nobody asks for again; boundaries of
+  what was generated
+"""
 
 from __future__ import annotations
 
@@ -8,7 +19,7 @@ from stateat.oracle.evidence import Evidence
 from stateat.oracle.records import Seen
 
 
-class Reach:
+class Reachability:
     """The states that were ever claimed, and the slots in which they are now."""
 
     def __init__(self, evidence: Evidence) -> None:
@@ -21,7 +32,7 @@ class Reach:
         self._claimed.setdefault((group, truth), {})[slot] = None
 
     def unclaim(self, group: int, truth: Any, slot: int) -> None:
-        """It is no longer."""
+        """Withdraw a slot as a place of this state."""
         self._claimed[group, truth].pop(slot, None)
 
     def count_boundaries(self, seen: Seen) -> None:
