@@ -29,7 +29,7 @@ from stateat.sim import tokens
 from stateat.sim.adapters.vllm import install
 from stateat.sim.adapters.vllm.answers import Answer
 from stateat.sim.adapters.vllm.engine import LiveScheduler
-from stateat.sim.adapters.vllm.process import WORKER, Child
+from stateat.sim.adapters.vllm.process import CHILD, Child
 from stateat.sim.conformance.compare import Decisions
 from stateat.sim.conformance.recording import options_of
 from stateat.sim.options import Options
@@ -93,8 +93,9 @@ def live(child: Any) -> Make:
 @contextmanager
 def alone(source: install.Source, tape: Path) -> Iterator[subprocess.Popen[str]]:
     """A process that replays the tape whenever it is asked to."""
-    env = os.environ | {"PYTHONPATH": str(source.path), "PYTHONHASHSEED": "0", "VLLM_LOGGING_LEVEL": "ERROR"}
-    command = [source.command[0], str(Path(__file__).with_name("vllm_alone.py")), str(WORKER), str(tape)]
+    path = os.pathsep.join((str(CHILD), str(source.path)))
+    env = os.environ | {"PYTHONPATH": path, "PYTHONHASHSEED": "0", "VLLM_LOGGING_LEVEL": "ERROR"}
+    command = [source.command[0], str(Path(__file__).with_name("vllm_alone.py")), str(tape)]
     process = subprocess.Popen(command, env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     with process:
         yield process

@@ -17,9 +17,9 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("sim", "oracle", "kernels")
 PACKAGES = ("stateat",)
-WORKER = ROOT / "sim" / "adapters" / "vllm_worker.py"
+CHILD = ROOT / "sim" / "adapters" / "vllm_child"
 """Never imported by us: another Python runs it, beside vLLM."""
-FILES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py") if path != WORKER)
+FILES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py") if path.parent != CHILD)
 
 MEETING_PLACE = ("stateat.sim.events", "stateat.sim.tokens")
 """All of `sim` that `oracle` may know."""
@@ -56,7 +56,7 @@ def within(name: str, *packages: str) -> bool:
 def imports(source: str) -> Iterator[tuple[int, str, str]]:
     """Line, local name and full dotted name of every import, wherever it stands.
 
-    What is imported from a module counts as that module's attribute: `from stateat.sim import events` is `stateat.sim.events`.
+    What is imported from a module counts as its attribute: `from stateat.sim import events` is `stateat.sim.events`.
     """
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -288,9 +288,18 @@ def test_every_folder_of_code_is_a_package_that_is_listed() -> None:
     config = configparser.ConfigParser(interpolation=None)
     config.read(ROOT / "setup.cfg", encoding="utf-8")
     listed = config["options"]["packages"].split()
-    folders = {path.parent.relative_to(ROOT).as_posix().replace("/", ".") for path in FILES}
+    folders = {path.parent.relative_to(ROOT).as_posix().replace("/", ".") for path in (*FILES, CHILD / "__main__.py")}
     assert listed == ["stateat", *sorted(f"stateat.{folder}" for folder in folders)]
     assert [str(path.parent) for path in FILES if not (path.parent / "__init__.py").exists()] == []
+
+
+def test_the_child_imports_nothing_of_ours_and_hides_no_module() -> None:
+    # It runs with its folder first on the path.
+    names = {path.stem for path in CHILD.glob("*.py")}
+    assert not names & {*sys.stdlib_module_names, "vllm", "torch"} and not (CHILD / "__init__.py").exists()
+    found = {name.partition(".")[0] for path in CHILD.glob("*.py") for _, _, name in imports(path.read_text())}
+    assert found <= {*sys.stdlib_module_names, "vllm", "torch", "pydantic_core", *names}
+    assert all(len(path.read_text().splitlines()) < 500 for path in CHILD.glob("*.py"))
 
 
 def test_all_that_is_imported_is_declared() -> None:

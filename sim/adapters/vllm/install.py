@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stateat.sim.adapters.vllm import pins
-from stateat.sim.adapters.vllm.process import WORKER, Child
+from stateat.sim.adapters.vllm.process import CHILD, Child
 from stateat.sim.errors import EngineError, InputError
 from stateat.sim.files import real
 
@@ -130,7 +130,7 @@ def of_release(release: str, *, cache: Path = CACHE) -> Source:
         how = f"Install it: stateat vllm install {release}" + ("" if pins.of_release(release) else " --unpinned")
         near = f"Did you mean {release}.0?" if f"{release}.0" in have else how
         raise InputError(f"vLLM {release} is not installed (installed: {', '.join(have) or 'none'}). {near}")
-    return Source(f"vLLM {release}", (_python(cache.expanduser()), str(WORKER), "--stub"), found.folder)
+    return Source(f"vLLM {release}", (_python(cache.expanduser()), str(CHILD), "--stub"), found.folder)
 
 
 def of_checkout(folder: Path, *, cache: Path = CACHE) -> Source:
@@ -146,7 +146,7 @@ def of_checkout(folder: Path, *, cache: Path = CACHE) -> Source:
         )
     if not (folder / SCHEDULER).is_file():
         raise EngineError(f"{folder}: found no {SCHEDULER.as_posix()} in it, allowed is a checkout of vLLM")
-    command = (_python(cache.expanduser()), str(WORKER), "--stub")
+    command = (_python(cache.expanduser()), str(CHILD), "--stub")
     return Source(f"vLLM at {folder}", command, real(folder), edited=True)
 
 
@@ -155,7 +155,7 @@ def of_python(python: Path) -> Source:
     found = shutil.which(str(python.expanduser()))
     if found is None:
         raise InputError(f"--vllm-python {python}: found no program there, allowed is a Python that has vLLM")
-    return Source(f"vLLM of {python}", (found, str(WORKER)))
+    return Source(f"vLLM of {python}", (found, str(CHILD)))
 
 
 def megabytes(size: int) -> str:
@@ -272,7 +272,7 @@ def _fetch(cache: Path, release: str, progress: Say) -> Installed:
         _unpack(wheel, folder)
         shutil.rmtree(wheels)
         progress("checking that its scheduler can be imported")
-        said = Source(f"vLLM {release}", (_python(cache), str(WORKER), "--stub"), folder).open()
+        said = Source(f"vLLM {release}", (_python(cache), str(CHILD), "--stub"), folder).open()
         said.close()
         _note(folder, package, pinned)
     found = _look(cache, release)

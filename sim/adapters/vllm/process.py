@@ -20,7 +20,8 @@ from stateat.sim.adapters.vllm.prints import SHOWN_CHARACTERS, Prints
 from stateat.sim.errors import EngineError, RefusedError
 from stateat.sim.printable import short
 
-WORKER = Path(__file__).resolve().parent.parent / "vllm_worker.py"
+CHILD = Path(__file__).resolve().parent.parent / "vllm_child"
+"""The folder that a Python with vLLM runs: ``python FOLDER``."""
 START_S = 180.0
 """For importing a release; a real torch on a cold disk takes its time."""
 ANSWER_S = 120.0
