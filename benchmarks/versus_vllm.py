@@ -29,7 +29,8 @@ from stateat.sim import tokens
 from stateat.sim.adapters.vllm import install
 from stateat.sim.adapters.vllm.answers import Answer
 from stateat.sim.adapters.vllm.engine import LiveScheduler
-from stateat.sim.adapters.vllm.process import CHILD, Child
+from stateat.sim.adapters.vllm.install import CHILD
+from stateat.sim.adapters.vllm.process import Child
 from stateat.sim.conformance.compare import Decisions
 from stateat.sim.conformance.recording import options_of
 from stateat.sim.options import Options

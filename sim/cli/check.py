@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from stateat.sim.cli.options import (
-    EXISTING,
     OUTPUT,
+    SCENARIO,
     check_outputs,
     code_option,
     console_on,
@@ -74,7 +74,7 @@ class _Sum:
 
 
 @click.command()
-@click.argument("paths", nargs=-1, type=EXISTING)
+@click.argument("paths", nargs=-1, type=SCENARIO)
 @click.option("--junit", type=OUTPUT, metavar="FILE", help="JUnit XML, a test case for each variant.")
 @click.option("--json", "json_path", type=OUTPUT, metavar="FILE", help="All results as JSON; - for stdout.")
 @code_option
@@ -107,13 +107,13 @@ def check(
     """Run every scenario's expectations; exit with 1 when one fails, with 2 when something could not be run, or when
     nothing was judged.
 
-    PATHS are files and folders (default: scenarios). A file that starts with a line `# expect: TEXT` must be refused
-    with a message that holds TEXT. Of several files the last line tells how many came to what. What a release cannot
+    PATHS are files and folders, or names of stateat's own (default: the folder scenarios here). A file that starts with
+    a line `# expect: TEXT` must be refused with a message that holds TEXT. Of several files the last line tells how many came to what. What a release cannot
     express is skipped, with the reason.
 
     \b
     Examples:
-      stateat check scenarios/ --junit report.xml
+      stateat check seeds --junit report.xml
       stateat check mine.yaml --engine vllm:../vllm --baseline vllm:0.27.0
       git bisect run stateat check mine.yaml --engine vllm:. --bisect
     """

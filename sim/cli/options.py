@@ -34,7 +34,17 @@ class _Output(click.Path):
         return path if str(path) == "-" else path.absolute()
 
 
+class _Scenario(click.Path):
+    """A scenario file or a folder of them: a path, or the name of what comes with stateat."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        from stateat.sim.scenario.shipped import named
+
+        return named(Path(os.fsdecode(super().convert(value, param, ctx))))
+
+
 OUTPUT = _Output(path_type=Path)
+SCENARIO = _Scenario(path_type=Path)
 code_option = click.option(
     "--allow-code",
     is_flag=True,

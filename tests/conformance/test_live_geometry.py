@@ -13,7 +13,7 @@ import pytest
 from model_configs import CONFIGS, config, varied
 
 from stateat.sim.adapters.vllm import install
-from stateat.sim.adapters.vllm.process import CHILD
+from stateat.sim.adapters.vllm.install import CHILD
 from stateat.sim.errors import InputError
 from stateat.sim.geometry.capacity import tokens_of
 from stateat.sim.geometry.derive import derive, fits

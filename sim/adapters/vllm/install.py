@@ -17,13 +17,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stateat.sim.adapters.vllm import pins
-from stateat.sim.adapters.vllm.process import CHILD, Child
 from stateat.sim.errors import EngineError, InputError
 from stateat.sim.files import real
 
+if TYPE_CHECKING:
+    from stateat.sim.adapters.vllm.process import Child
+
 CACHE = Path("~/.cache/stateat/vllm")
+CHILD = Path(__file__).resolve().parent.parent / "vllm_child"
+"""The folder that a Python with vLLM runs: ``python FOLDER``."""
 BASE = "base"
 NOTES = "stateat.json"
 """In each finished folder: what it is. A folder without it is not installed."""
@@ -73,6 +78,8 @@ class Source:
 
     def open(self, **limits: float) -> Child:
         """Start its worker; raises EngineError. ``limits``: seconds, as :class:`Child` takes them."""
+        from stateat.sim.adapters.vllm.process import Child
+
         # Releases read options from their own variables, and what is not in the scenario must not decide.
         env = {k: v for k, v in os.environ.items() if k in HARMLESS or not k.startswith(("PYTHON", "VLLM_"))}
         env |= {"PYTHONHASHSEED": "0", "PYTHONWARNINGS": "ignore::SyntaxWarning"}

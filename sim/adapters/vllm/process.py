@@ -12,7 +12,6 @@ import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import count
-from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from stateat.sim.adapters.vllm.answers import HELLO, Answer
@@ -20,8 +19,6 @@ from stateat.sim.adapters.vllm.prints import SHOWN_CHARACTERS, Prints
 from stateat.sim.errors import EngineError, RefusedError
 from stateat.sim.printable import short
 
-CHILD = Path(__file__).resolve().parent.parent / "vllm_child"
-"""The folder that a Python with vLLM runs: ``python FOLDER``."""
 START_S = 180.0
 """For importing a release; a real torch on a cold disk takes its time."""
 ANSWER_S = 120.0

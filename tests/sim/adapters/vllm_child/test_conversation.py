@@ -12,7 +12,7 @@ import conversation
 import objects
 import pytest
 
-from stateat.sim.adapters.vllm.process import CHILD
+from stateat.sim.adapters.vllm.install import CHILD
 
 
 def test_what_is_strange_or_lacking_is_answered_without_a_traceback(
