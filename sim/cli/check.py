@@ -108,8 +108,8 @@ def check(
     nothing was judged.
 
     PATHS are files and folders, or names of stateat's own (default: the folder scenarios here). A file that starts with
-    a line `# expect: TEXT` must be refused with a message that holds TEXT. Of several files the last line tells how many came to what. What a release cannot
-    express is skipped, with the reason.
+    a line `# expect: TEXT` must be refused with a message that holds TEXT. Of several files the last line tells how
+    many came to what. What a release cannot express is skipped, with the reason.
 
     \b
     Examples:
