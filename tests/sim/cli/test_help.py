@@ -63,7 +63,7 @@ def test_the_list_of_commands_has_a_whole_line_for_each_under_its_heading() -> N
     result = CliRunner().invoke(main, ["--help"], prog_name="stateat", env={"COLUMNS": "80"})
     at = -1
     for heading, entries in SECTIONS.items():
-        assert (at := result.stdout.index(f"\n{heading}:\n", at + 1))
+        at = result.stdout.index(f"\n{heading}:\n", at + 1)
         for name, entry in entries.items():
             line = re.search(rf"^  {name} +(.*)$", result.stdout[at:], re.M)
             assert line is not None and line[1] == entry.help and entry.help.endswith(".")
