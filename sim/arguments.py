@@ -1,4 +1,4 @@
-"""What a program gives a public function, made plain, or refused by the name of the argument."""
+"""Arguments of public functions, made plain, or refused by the argument's name."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from stateat.sim.inputs import shown
 
 
 def refuse(what: str, value: object, allowed: str) -> NoReturn:
-    """Raises InputError."""
+    """Raise InputError: argument ``what`` has a value that is not allowed."""
     raise InputError(f"{what}: found {shown(value)}, allowed {allowed}")
 
 
 def path(what: str, value: object, allowed: str = "a path") -> Path:
-    """A path. Raises InputError for another type, and for bytes."""
+    """Return a path. Raises InputError for another type, and for bytes."""
     if isinstance(value, str | PathLike):
         plain = fspath(value)
         if isinstance(plain, str):
@@ -28,9 +28,9 @@ def path(what: str, value: object, allowed: str = "a path") -> Path:
 
 
 def names(what: str, value: object) -> list[str]:
-    """One name or any iterable of them as a list, a set's in the order of the alphabet.
+    """Return one name, or any iterable of names, as a list, a set's in the order of the alphabet.
 
-    Raises InputError for something else, and where there is none: that would mean all of them, or a default.
+    Raises InputError for something else, and if there is none: that would mean all of them, or a default.
     """
     if isinstance(value, str):
         return [value]
@@ -46,14 +46,14 @@ def names(what: str, value: object) -> list[str]:
 
 
 def text(what: str, value: object) -> str:
-    """A text. Raises InputError for something else, and for an empty one."""
+    """Return a text. Raises InputError for something else, and for an empty one."""
     if not (isinstance(value, str) and value):
         refuse(what, value, "a text")
     return value
 
 
 def whole(what: str, value: object, low: int, high: int) -> int:
-    """A whole number, NumPy's too, within bounds. Raises InputError for something else."""
+    """Return a whole number (also NumPy's) from ``low`` to ``high``. Raises InputError for something else."""
     plain = value.item() if isinstance(value, np.generic) else value
     if not (type(plain) is int and low <= plain <= high):
         refuse(what, value, f"a whole number from {low} to {high}")
@@ -61,7 +61,7 @@ def whole(what: str, value: object, low: int, high: int) -> int:
 
 
 def table(what: str, value: object) -> Mapping[str, Any]:
-    """A mapping from names. Raises InputError for something else."""
+    """Return a mapping from names. Raises InputError for something else."""
     if not isinstance(value, Mapping):
         refuse(what, value, "a mapping from names to values")
     for name in value:

@@ -1,17 +1,17 @@
-"""What stateat says when it cannot go on: one message, one exit code, no traceback."""
+"""Errors of which a user is told: one message, one exit code, no traceback."""
 
 from __future__ import annotations
 
 from stateat.sim.printable import printable
 
 STOP = 128
-"""The exit code from which on git bisect gives up: it is nobody's commit that is at fault."""
+"""Exit code from which on git bisect gives up: no commit is at fault."""
 
 
 class StateatError(Exception):
-    """The base of all errors that a user can cause; the command line prints its text and exits with its code.
+    """Base of all errors that a user can cause; the command line prints its text and exits with its code.
 
-    What of the text comes from outside is made printable, since Python's own tracebacks reach terminals too.
+    Its text is made printable, since part of it comes from outside and Python's own tracebacks reach terminals too.
     """
 
     exit_code = 1
@@ -21,37 +21,37 @@ class StateatError(Exception):
 
 
 class InputError(StateatError):
-    """Bad usage or input: the message names the file, line, key, what was found and what is allowed."""
+    """Usage or input is bad: the message names the file, line, key, what was found and what is allowed."""
 
     exit_code = 2
 
 
 class MissingError(InputError):
-    """What good input needs (what computes its states, a trace) is not here; the message says what would bring it."""
+    """Something that good input needs (a package, a trace) is not here; the message says what would bring it."""
 
 
 class PolicyError(StateatError):
-    """A user's rule broke its contract (more tokens than offered, fewer than none) or raised."""
+    """Rule of a user that broke its contract (more tokens than offered, fewer than none) or raised."""
 
     exit_code = 2
 
 
 class EngineError(StateatError):
-    """A live engine cannot start, crashed or hangs; the message ends with the last lines that it wrote."""
+    """Live engine that cannot start, crashed or hangs; the message ends with the last lines that it wrote."""
 
     exit_code = 2
 
 
 class RefusedError(EngineError):
-    """A live engine works and has no such feature; the message names it."""
+    """Live engine that works and has no such feature; the message names it."""
 
 
 class NotAsExpected(StateatError):
-    """A result came to something else than expected, or something of it could not be run; one line for each."""
+    """Result that is not as expected, or of which something could not be run; one line for each."""
 
 
 class Stopped(KeyboardInterrupt):
-    """Told to stop by a signal. Not a SystemExit: that is what a user's rule may raise, and is blamed for."""
+    """Signal that ends the program. No SystemExit: a user's rule may raise that, and is blamed for it."""
 
     def __init__(self, number: int) -> None:
         # In args too: SimPy makes an exception that passes through it anew from them.
@@ -60,9 +60,9 @@ class Stopped(KeyboardInterrupt):
 
 
 def exit_code(interrupt: KeyboardInterrupt) -> int:
-    """That of a process that a signal ended; of Ctrl-C 130."""
+    """Exit code of a process that a signal ended; after Ctrl-C 130."""
     return 128 + interrupt.number if isinstance(interrupt, Stopped) else 130
 
 
 class DepartureWarning(UserWarning):
-    """A preset is known not to decide as its release with an option that a scenario has; the message names it."""
+    """Preset that is known not to decide as its release with an option of the scenario; the message names it."""

@@ -25,16 +25,16 @@ from typing import Any, Self
 from stateat.sim.tokens import Segments, Spans
 
 NULL = 0
-"""The null block: what a column without a slot names. It is handed to nobody, and holds a zero state."""
+"""Slot of the null block, which stands in a column without a slot: handed to nobody, and holds a zero state."""
 SCHEMA = "stateat-log/2"
 SCHEMAS = ("stateat-log/1", SCHEMA)
-"""Those that are read."""
+"""Versions of the log that are read."""
 SINCE = {"store": SCHEMA, "reset": SCHEMA}
-"""Events that older logs cannot hold."""
+"""Events that older logs cannot hold, with the first version that can."""
 
 
 class _Word(StrEnum):
-    """A word of the language: its value is what logs and JSON say, its ``meaning`` what docs do."""
+    """A word of the language: logs and JSON have its value, docs its ``meaning``."""
 
     meaning: str
 
@@ -45,7 +45,7 @@ class _Word(StrEnum):
 
 
 class Severity(_Word):
-    """How bad a finding is, the worst first: the order in which findings are shown."""
+    """Severity of a finding, the worst first: the order in which findings are shown."""
 
     POISON = "poison", "a wrong state is cached or used"
     NUMERICS = "numerics", "a state holds what is no number"
@@ -57,12 +57,12 @@ class Severity(_Word):
 
     @property
     def grave(self) -> bool:
-        """Whether one such finding fails a run that expects nothing."""
+        """True if one such finding fails a run that expects nothing."""
         return self in (Severity.POISON, Severity.NUMERICS)
 
 
 class Holding(_Word):
-    """What a slot really holds, where it is not what it should be."""
+    """Content of a slot that does not hold what it should: a finding's verdict."""
 
     WRONG_OFFSET = "wrong offset", "the state of this prefix at another offset"
     ZERO = "zero", "the state before the first token"
@@ -76,7 +76,7 @@ class Holding(_Word):
 
 
 class Refusal(_Word):
-    """Why a waiting request is not admitted."""
+    """Reason why a waiting request is not admitted."""
 
     SAME_STEP = "same_step", "its hit is published in this very step"
     BLOCKS = "blocks", "fewer blocks are free than it takes"
@@ -87,12 +87,12 @@ class Refusal(_Word):
 
     @property
     def final(self) -> bool:
-        """Whether it is taken away: an ``abort`` follows."""
+        """True if the request is taken away: an ``abort`` follows."""
         return self in (Refusal.NEVER_BLOCKS, Refusal.NEVER_ENCODER)
 
 
 class Withdrawal(_Word):
-    """Why a slot is no longer advertised under a hash."""
+    """Reason why a claim ends: a slot is no longer published under a hash."""
 
     EVICT = "evict", "the slot is handed out again"
     REKEY = "rekey", "it is to hold, or to stand for, another state"
@@ -103,7 +103,7 @@ class Withdrawal(_Word):
 
 
 class CopyKind(_Word):
-    """What a state is copied for."""
+    """Purpose of a copy of a state between slots."""
 
     COW = "cow", "a shared page before it is written"
     PRE = "pre", "into the column where the chunk ends"
@@ -112,7 +112,7 @@ class CopyKind(_Word):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A KV cache group: layers that share block tables."""
+    """KV cache group: layers that share block tables."""
 
     name: str
     kind: str
@@ -120,33 +120,43 @@ class Group:
     block_size: int
     """Tokens in a block."""
     eagle: bool = False
-    """Whether a look-ahead drafter's drop applies to it."""
+    """True if a look-ahead drafter's drop applies to the group (vLLM: an EAGLE group)."""
     mamba_cache_mode: str = "align"
-    """``align``: a chunk leaves its end alone; ``all``: every boundary on its way too."""
+    """``align``: a chunk leaves the state at its end alone; ``all``: those at every boundary on its way too."""
     sliding_window: int = 0
-    """Tokens that a layer attends to; 0: all before. Full attention only."""
+    """Tokens that a layer attends to; 0: all tokens before. Full attention only."""
     prefix_cacheable: bool = True
-    """Whether it takes part in prefix caching, or its blocks are a request's own scratch."""
+    """True if the group takes part in prefix caching; otherwise its blocks are a request's own scratch."""
 
     @property
     def aligned(self) -> bool:
-        """Whether it is recurrent and in align mode."""
+        """True if the group is recurrent and in align mode."""
         return self.recurrent and self.mamba_cache_mode == "align"
 
     @property
     def recurrent(self) -> bool:
+        """True if a block of the group holds a recurrent state, not keys and values."""
         return self.kind == "recurrent"
 
 
 class Observer:
-    """Listens to an engine. Every method does nothing until it is overridden."""
+    """Listener to an engine: one method an event, each of which does nothing until it is overridden.
+
+    ``request`` is a request's id, ``group`` an index into ``run.groups``, ``slot`` a block id of the pool, ``column``
+    an index into the request's block table of the group. ``offset`` counts the tokens that a state has absorbed,
+    ``start`` and ``end`` are positions in the request's tokens.
+    """
 
     __slots__ = ()
 
     def run(
         self, schema: str, engine: str, groups: tuple[Group, ...], num_speculative_tokens: int, options: dict[str, Any]
     ) -> None:
-        """First: the geometry, and the options in force."""
+        """First event: a run begins, with its geometry and the options in force.
+
+        ``schema``: the version of the language; ``engine``: who decides; ``num_speculative_tokens``: K drafts a step;
+        ``options``: as configured, and resolved.
+        """
 
     def arrive(
         self,
@@ -158,59 +168,81 @@ class Observer:
         max_tokens: int,
         encoder: Spans = (),
     ) -> None:
-        """A request with its prompt, as segments or (a real deployment) as explicit token ids; ``encoder``: where it
-        has encoded items (images), which are no text."""
+        """A request arrives at ``time_us``, the ``index``-th of the workload, and may produce ``max_tokens`` tokens.
+
+        Its prompt is given as ``segments`` (:mod:`stateat.sim.tokens`) or, by a real deployment, as ``tokens``,
+        explicit ids. ``encoder``: (start, length) of encoded items (images) in it, which are no text.
+        """
 
     def step(self, index: int, time_us: int, budget: int) -> None:
-        """An engine step starts; everything up to the next one belongs to it."""
+        """Step ``index`` begins at ``time_us`` and may compute ``budget`` tokens; all up to the next belongs to it."""
 
     def launch(self, index: int) -> None:
-        """With several steps in flight: what follows, up to ``commit``, was decided in this step, and runs now."""
+        """Launch of step ``index``, with several steps in flight: what follows up to ``commit`` was decided in it."""
 
     def defer(self, request: str, offered: int, why: str) -> None:
-        """The split gave a request none of the tokens that it was offered."""
+        """Deferral: the split gave a request none of the ``offered`` tokens; ``why``: the stop that took them."""
 
     def refuse(self, request: str, reason: str) -> None:
-        """Not admitted: a :class:`Refusal`. After a final one an ``abort`` follows."""
+        """Refusal to admit a waiting request, for a :class:`Refusal`. After a final one an ``abort`` follows."""
 
     def admit(self, request: str, hit: int, external: int, resumed: bool) -> None:
-        """From waiting to running, with ``hit`` tokens from the cache and ``external`` from a connector."""
+        """Admission, from waiting to running: ``hit`` tokens from the cache, ``external`` tokens from a connector.
+
+        ``resumed``: it ran before, and was preempted.
+        """
 
     def allocate(self, request: str, group: int, column: int, slots: Sequence[int]) -> None:
-        """Slots handed out, the first at ``column``; attention: all of a step at once, request '', column -1."""
+        """Slots handed out to a request, the first for ``column`` and the others for those that follow.
+
+        Attention's are told all of a step at once: request '', column -1.
+        """
 
     def release(self, request: str, group: int, slots: Sequence[int]) -> None:
-        """A request lets go of slots."""
+        """Slots freed: the request no longer uses them."""
 
     def restore(self, request: str, group: int, slot: int, column: int, offset: int, group_hits: Sequence[int]) -> None:
-        """A hit: the request starts at ``offset`` from the state in ``slot``."""
+        """Restore, after a hit: the request starts at ``offset`` from the state in ``slot``, cached for ``column``.
+
+        ``group_hits``: tokens that each group had of this prefix.
+        """
 
     def store(self, group: int, slot: int, key: str, offset: int) -> None:
-        """A tier below the pool takes what the slot holds at the end of this step, as state@offset, under a key."""
+        """Store: a tier below the pool takes what a slot holds at this step's end, as state@offset, under a key."""
 
     def load(self, request: str, group: int, key: str, slot: int, offset: int) -> None:
-        """What was stored under a key comes into a slot, and the request goes on from it at ``offset``; under the
-        request's own id a connector brings its state@offset. Of any other key nothing is known."""
+        """Load: what was stored under a key comes into a slot, and the request goes on from it at ``offset``.
+
+        Under the request's own id a connector brings its state@offset. Of any other key nothing is known.
+        """
 
     def claim(self, group: int, slot: int, request: str, column: int, offset: int, hash: bytes) -> None:
-        """The cache advertises: this slot holds state@offset of this request's prefix."""
+        """Claim, by publishing a slot under ``hash``: it holds state@offset of this request's prefix."""
 
     def unclaim(self, group: int, slot: int, hash: bytes, why: str) -> None:
-        """It stops, ``why``: a :class:`Withdrawal`."""
+        """Withdrawal of the claim of a slot under ``hash``; ``why``: a :class:`Withdrawal`."""
 
     def chunk(
         self, request: str, start: int, end: int, drafts: int, stop: str, steps: int, accepted: Sequence[int]
     ) -> None:
-        """The decision: tokens [start, end) of a request, the last ``drafts`` of them drafts; ``stop``: the rule
-        that ended it. With ``steps`` a run of decode steps: [start of the first, end of the last), and the
-        accepted drafts of each."""
+        """Chunk scheduled: tokens [start, end) of a request, the last ``drafts`` of them drafts.
+
+        ``stop``: the rule that ended it. With ``steps`` > 0 a run of so many decode steps: [start of the first, end of
+        the last), ``drafts`` of the last, and in ``accepted`` the drafts that each accepted.
+        """
 
     def seed(self, request: str, group: int, column: int, width: int, slot: int) -> None:
-        """The worker looks for a restored request's state in this column of its row of ``width`` columns, and finds
-        this slot there: -1 past the end of all rows."""
+        """Start column: where the worker looks for a restored request's state, in its row of ``width`` columns.
+
+        ``slot``: what stands there; -1 past the end of all rows.
+        """
 
     def copy(self, request: str, group: int, kind: str, src: int, dst: int, conv_src: int, shift: int) -> None:
-        """A state copied between slots, for a :class:`CopyKind`; ``src`` -1: from none."""
+        """Copy of a state from slot ``src`` (-1: none) to slot ``dst``, for a :class:`CopyKind`.
+
+        ``conv_src``: the slot of which the convolution's window is taken (-1: none); ``shift``: inputs by which that
+        window is moved on, negative in place.
+        """
 
     def advance(
         self,
@@ -223,36 +255,39 @@ class Observer:
         writes: Sequence[tuple[int, int]],
         steps: int,
     ) -> None:
-        """The kernel consumes [start, end) from slot ``read`` (-1: a zero state), the last tokens being ``drafts``,
-        and leaves state@offset in slot for each of ``writes``. Drafts reach from position ``end - len(drafts)``."""
+        """Kernel run over [start, end), from the state in slot ``read`` (-1: a zero state).
+
+        It leaves state@offset in slot for each (offset, slot) of ``writes``. ``drafts``: ids of the last tokens, from
+        position ``end - len(drafts)`` on. ``steps``: as in :meth:`chunk`.
+        """
 
     def accept(self, request: str, drafted: int, accepted: int) -> None:
-        """Verification kept ``accepted`` of the drafts."""
+        """Verification: ``accepted`` of ``drafted`` drafts are kept."""
 
     def output(self, request: str, count: int, tokens: tuple[int, ...] | None) -> None:
-        """Sampled tokens; ids only where they do not follow from the request's index."""
+        """Output of ``count`` sampled tokens; ``tokens``: their ids, unless they follow from the request's index."""
 
     def preempt(self, request: str) -> None:
-        """Back to the head of the waiting queue, with nothing computed."""
+        """Preemption: the request goes back to the head of the waiting queue, with nothing computed."""
 
     def reset(self, done: bool) -> None:
-        """The prefix cache of the pool was to be emptied, and was, or (blocks were in use) was not."""
+        """Reset of the pool's prefix cache was asked; not ``done``: blocks were in use, and nothing happened."""
 
     def finish(self, request: str) -> None:
-        """A request ended by itself."""
+        """End of a request that has all its tokens."""
 
     def abort(self, request: str) -> None:
-        """A request was taken away."""
+        """End of a request that was taken away."""
 
     def commit(self, time_us: int) -> None:
-        """The step is over: its states are written and its outputs are there, at this time."""
+        """Commit of a step: at ``time_us`` its states are written and its outputs are there."""
 
     def end(self, steps: int, time_us: int, livelock: bool) -> None:
-        """Last: how long the run was, and whether it stopped because nothing moved."""
+        """Last event: the run had ``steps`` steps and ended at ``time_us``; ``livelock``: because nothing moved."""
 
 
 class Fanout(Observer):
-    """Tells several observers, in order."""
+    """Observer that passes each event on to several others, in order."""
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         for name in EVENTS:
@@ -488,14 +523,14 @@ EVENTS: dict[str, type[Any]] = {
 
 
 def tell(event: Any, observer: Observer) -> None:
-    """Speak one logged event to an observer."""
+    """Speak one logged event to an observer: call its method of that name."""
     method = getattr(observer, type(event).__name__.lower())
     method(*(getattr(event, f.name) for f in fields(event)))
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """The write that left a content in a slot."""
+    """Write that left a content in a slot: of which step, for which request, over [start, end)."""
 
     step: int
     request: str
@@ -511,7 +546,10 @@ GRAVE = tuple(severity for severity in Severity if severity.grave)
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Finding:
-    """One contradiction between what was claimed and what is true."""
+    """Contradiction between what was claimed and what is true.
+
+    ``claimed`` and ``held`` are offsets in tokens; ``message`` says it in words.
+    """
 
     id: int
     invariant: str
@@ -525,20 +563,20 @@ class Finding:
     slot: int
     claimed: int | None
     held: int | None
-    """The offset that the slot really holds: tokens absorbed by its content; None where there is none."""
+    """Offset that the slot really holds: tokens absorbed by its content; None where there is none."""
     verdict: str
     """A :class:`Holding`; '' where no slot is concerned."""
     root: int | None
-    """The finding that this one is downstream of; None for a root."""
+    """Number of the finding that this one follows from; None for a root."""
     readers: tuple[str, ...]
     """Requests that restored from the slot while it was wrong."""
     message: str
     write: Write | None = None
     claimed_by: str = ""
-    """Who claimed it, and in which step."""
+    """Request that claimed it, and in which step."""
     rel_error: float | None = None
     """|held - true| / |true| in the arithmetic of the state family; None for ``digest``, and where nothing is held."""
 
     def __repr__(self) -> str:
-        # Of a message that names a long request the beginning.
+        # A message may name a very long request: its beginning will do.
         return f"<Finding #{self.id} {self.invariant} {self.severity} in step {self.step}: {self.message[:200]!r}>"

@@ -1,4 +1,4 @@
-"""Output files: refused before a long run when they cannot be written, and never left half-written. Also the folder of
+"""Output files: refused before a long run if they cannot be written, and never left half-written. Also the folder of
 shared input files."""
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from stateat.sim.errors import InputError
 
 
 def real(path: Path) -> Path:
-    """Where a path leads; a link that leads to itself stays what it is."""
+    """Path behind all links; a link that leads to itself stays what it is."""
     return Path(os.path.realpath(path))
 
 
 def nearby(path: str | Path) -> Path:
-    """A path in a message: from the current folder, where it lies below."""
+    """Path as a message shows it: from the current folder, if it lies below."""
     with suppress(ValueError, OSError):
         return Path(path).relative_to(Path.cwd())
     return Path(path)
 
 
 def absolute(path: Path) -> Path:
-    """A path from the root, links as they are."""
+    """Path from the root, links as they are."""
     return Path(os.path.abspath(path))
 
 
@@ -50,7 +50,7 @@ def check_writable(path: Path, what: str) -> None:
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
-        # Of the folder there is more to say.
+        # The folder has its own messages, below.
         pass
     except OSError as error:
         raise InputError(f"{what} {nearby(path)}: {error.strerror or error}") from error
@@ -80,9 +80,9 @@ def check_apart(outputs: Mapping[str, Path], inputs: Iterable[Path]) -> None:
 
 @contextmanager
 def atomic(path: Path, what: str) -> Iterator[Path]:
-    """A path beside ``path`` to write to; it takes its place when all went well, and is removed otherwise.
+    """Give a path beside ``path`` to write to: it takes its place if all goes well, and is removed otherwise.
 
-    What earlier runs left there when they were killed is removed too.
+    Leftovers of earlier runs that were killed are removed too. ``what``: the option, for the message of InputError.
     """
     check_writable(path, what)
     path = real(path)
@@ -107,7 +107,7 @@ def atomic(path: Path, what: str) -> Iterator[Path]:
 
 
 def lock(file: int) -> bool:
-    """Whether this open file is now locked for its owner alone; False: another process has it.
+    """Lock an open file for its owner alone; False if another process has it.
 
     The lock ends with its process, however that ends. Raises OSError where there are no such locks.
     """
@@ -124,13 +124,13 @@ def lock(file: int) -> bool:
 
 @contextmanager
 def _claimed(folder: Path, path: Path) -> Iterator[Path]:
-    """An empty file for what will be ``path``, locked and in the end removed."""
+    """Make an empty file for what will be ``path``, locked and in the end removed."""
     for i in count():
         partial = folder / f".{path.stem}.{os.getpid()}{f'-{i}' if i else ''}.partial{path.suffix}"
         try:
             file = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
         except FileExistsError:
-            # Of a process with this number on another machine, or in another container.
+            # A process with this number has it, on another machine or in another container.
             continue
         if os.name == "nt":
             # An open file could not be renamed there, and there are no locks.
@@ -150,7 +150,7 @@ def _claimed(folder: Path, path: Path) -> Iterator[Path]:
 
 
 def _is_held(file: int, partial: Path) -> bool:
-    """Locks it; False where somebody who clears took it for a leftover in the moment before."""
+    """Lock a new file; False if another process took it for a leftover in the moment before, and removed it."""
     try:
         return lock(file) and os.path.samestat(os.fstat(file), partial.stat())
     except FileNotFoundError:
@@ -161,7 +161,7 @@ def _is_held(file: int, partial: Path) -> bool:
 
 
 def _clear(folder: Path, path: Path) -> None:
-    """Removes what runs that are gone have left of ``path``: nobody holds it any more."""
+    """Remove leftovers of ``path`` from runs that are gone: nobody holds their lock any more."""
     name = re.compile(rf"\.{re.escape(path.stem)}\.\d+(-\d+)?\.partial{re.escape(path.suffix)}")
     with suppress(OSError):
         for left in [entry for entry in os.scandir(folder) if name.fullmatch(entry.name)]:
@@ -175,6 +175,6 @@ def _clear(folder: Path, path: Path) -> None:
 
 
 def write_text(path: Path, text: str, what: str) -> None:
-    """Write a whole file, or nothing; of a name that is not UTF-8 the bytes are escaped."""
+    """Write a whole file, or nothing; bytes of a name that is not UTF-8 are escaped."""
     with atomic(path, what) as partial:
         partial.write_text(text, encoding="utf-8", errors="backslashreplace")

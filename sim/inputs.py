@@ -1,6 +1,6 @@
-"""Input files: opened here alone, each with a limit, so that no file costs more memory than is said here.
+"""Input files, opened here alone, each with a limit, so that no file costs more memory than is said here.
 
-A file may be packed with gzip where that is said: what counts is its unpacked size, and it is never unpacked whole.
+A file may be packed with gzip where that is said: its unpacked size counts, and it is never unpacked whole.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 def read_bytes(file: Path, most: int, what: str, packed: bool = False) -> bytes:
-    """The whole of a file of at most so many bytes; ``what``: it is to be. Raises InputError."""
+    """Read a whole file of at most ``most`` bytes; ``what``: it should be (for the message). Raises InputError."""
     with _opened(file, what, packed) as stream, _told(file, what):
         raw = _whole(stream, most + 1)
     if len(raw) > most:
@@ -42,7 +42,7 @@ def read_bytes(file: Path, most: int, what: str, packed: bool = False) -> bytes:
 
 
 def glance(file: Path) -> bytes:
-    """The first bytes of a file, as many as a scenario may have; nothing of one that can be read only once, or not."""
+    """Read the first bytes of a file, as many as a scenario may have; none of a pipe, or if it cannot be read."""
     try:
         if stat.S_ISREG(file.stat().st_mode):
             with file.open("rb") as stream:
@@ -54,9 +54,9 @@ def glance(file: Path) -> bytes:
 
 @contextmanager
 def open_lines(file: Path) -> Iterator[Iterator[str]]:
-    """The lines of a UTF-8 file, packed or not, with their ends; it is closed whatever becomes of them.
+    """Open a UTF-8 file, packed or not, and give its lines with their ends; it is closed whatever becomes of them.
 
-    Raises InputError, with the line, for what cannot be read.
+    Raises InputError, with the line, if one cannot be read.
     """
     with _opened(file, "a text file", packed=True) as stream:
         yield _lines(file, stream)
@@ -71,7 +71,7 @@ def _lines(file: Path, stream: BinaryIO) -> Iterator[str]:
 
 
 def bounded(file: Path, stream: BinaryIO) -> Iterator[bytes]:
-    """The lines of a stream. Raises InputError for one that is too long."""
+    """Lines of a stream. Raises InputError for one that is too long."""
     number = 0
     while True:
         number += 1
@@ -85,8 +85,10 @@ def bounded(file: Path, stream: BinaryIO) -> Iterator[bytes]:
 
 
 def csv_rows(file: Path, lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a CSV file, each with its last line; one of an empty line is empty. Raises InputError for what is no
-    CSV."""
+    """Rows of a CSV file, each with the number of its last line; an empty line is an empty row.
+
+    Raises InputError if it is no CSV.
+    """
     rows = csv.reader(_one_row(file, lines, seen := [0]), strict=True)
     try:
         for row in rows:
@@ -97,7 +99,7 @@ def csv_rows(file: Path, lines: Iterable[str]) -> Iterator[tuple[int, list[str]]
 
 
 def _one_row(file: Path, lines: Iterable[str], seen: list[int]) -> Iterator[str]:
-    """The lines, as long as no row of quoted line ends is too long; ``seen``: characters since the last row."""
+    """Lines, as long as no row with quoted line ends is too long; ``seen``: characters since the last row."""
     for number, line in enumerate(lines, 1):
         seen[0] += len(line)
         if seen[0] > MAX_LINE:
@@ -106,7 +108,7 @@ def _one_row(file: Path, lines: Iterable[str], seen: list[int]) -> Iterator[str]
 
 
 def shown(value: Any) -> str:
-    """A value in a message, as Python writes it: short, also where it is not."""
+    """Text of a value for a message, as Python writes it, cut to be short."""
     if isinstance(value, int) and value.bit_length() > 200:
         return f"{value.bit_length()} bits"
     try:
@@ -116,7 +118,7 @@ def shown(value: Any) -> str:
 
 
 def as_json(value: Any) -> str:
-    """A value in a message, as JSON has it: short, also where it is not."""
+    """Text of a value for a message, as JSON has it, cut to be short."""
     try:
         return "nothing" if value is None else short(json.dumps(_part(value), default=repr), MAX_SHOWN)
     except RecursionError:
@@ -124,7 +126,7 @@ def as_json(value: Any) -> str:
 
 
 def _part(value: Any) -> Any:
-    """As much of a value as can be shown; of a long one not all is written down first."""
+    """Part of a value that can be shown, so that not all of a long one is written down first."""
     if isinstance(value, dict):
         return dict(islice(value.items(), MAX_SHOWN))
     return value[:MAX_SHOWN] if isinstance(value, str | list) and len(value) > MAX_SHOWN else value
@@ -132,7 +134,7 @@ def _part(value: Any) -> Any:
 
 @contextmanager
 def _opened(file: Path, what: str, packed: bool) -> Iterator[BinaryIO]:
-    """The bytes of a file, unpacked where it may be packed and is."""
+    """Bytes of a file, unpacked if it may be packed and is."""
     with _told(file, what):
         stream = file.open("rb")
     with stream:
@@ -143,7 +145,7 @@ def _opened(file: Path, what: str, packed: bool) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _told(file: Path, what: str, line: str = "") -> Iterator[None]:
-    """What goes wrong with a file, as InputError."""
+    """Raise InputError for whatever goes wrong with a file."""
     try:
         yield
     except FileNotFoundError:
@@ -158,7 +160,7 @@ def _told(file: Path, what: str, line: str = "") -> Iterator[None]:
 
 
 def _whole(stream: BinaryIO, most: int) -> bytes:
-    """So many bytes, or all there are: a pipe gives a part at a time."""
+    """Read ``most`` bytes, or all there are: a pipe gives a part at a time."""
     parts = []
     while most and (part := stream.read(min(most, 2**20))):
         parts.append(part)

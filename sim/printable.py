@@ -1,7 +1,7 @@
-"""Text from outside, so that a terminal shows it and does not obey it.
+"""Text from outside, made so that a terminal shows it and does not obey it.
 
-Keys, names, paths, exceptions' and workers' words may hold control characters (C0, C1, DEL), characters that turn the
-direction of writing, or line separators. Whatever is not printable is shown as its code: ``\\x1b``, ``\\u202e``.
+Keys, names, paths and words of exceptions and workers may hold control characters (C0, C1, DEL), characters that turn
+the direction of writing, or line separators. Whatever is not printable is shown as its code: ``\\x1b``, ``\\u202e``.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from typing import Any
 
 
 def one_line(text: str) -> str:
-    """The text without line breaks and control characters (these as ``\\x1b``), so that it stays one line."""
+    """Text without line breaks and control characters (these as ``\\x1b``), so that it stays one line."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else " " if c.isspace() else _escaped(c) for c in text)
 
 
 def printable(text: str) -> str:
-    """The same for text of several lines, which stay lines."""
+    """Text of several lines, which stay lines, without control characters."""
     return text if text.isprintable() else "\n".join(map(one_line, text.split("\n")))
 
 
 def short(text: str, most: int = 80) -> str:
-    """One line of so many characters at most."""
+    """Text cut to one line of at most ``most`` characters."""
     text = one_line(text[: most + 1])
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def few(texts: Sequence[str], most: int) -> str:
-    """The first of them with commas, and how many more there are."""
+    """First ``most`` texts with commas between them, and how many more there are."""
     more = [f"and {len(texts) - most:,} more"] if len(texts) > most else []
     return ", ".join([*texts[:most], *more])
 
 
 class PrintableStream:
-    """A stream that writes what is printable; closing it leaves the stream below open.
+    """Stream that writes printable text to the stream below, which stays open when this one is closed.
 
-    ``rich_proxied_file`` is what rich writes to instead: it makes the colours itself.
+    Rich writes to ``rich_proxied_file`` instead, since it makes the colours itself.
     """
 
     def __init__(self, below: Any) -> None:
@@ -87,7 +87,7 @@ class PrintableStream:
 
 @contextmanager
 def readable_stderr() -> Iterator[None]:
-    """As long as this lasts, whatever is written to standard error is printable."""
+    """Make all printable that is written to standard error, as long as this lasts."""
     if sys.stderr is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""Signals that end the program: wherever one comes it is raised as :class:`Stopped`, and told in one line."""
+"""Signals that end the program: wherever one comes, it is raised as :class:`Stopped` and told in one line."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ INTERRUPTED = "stateat: interrupted; nothing was written"
 _AGAIN_S = 0.01
 _came: list[Stopped] = []
 _hearing: list[bool] = []
-"""Something for each :func:`raising` that lasts."""
+"""Entries, one for each :func:`raising` that lasts."""
 
 
 @contextmanager
 def raising() -> Iterator[None]:
-    """Ctrl-C, SIGTERM and SIGHUP raise Stopped in the main thread; one that is ignored (``nohup``) stays so."""
+    """Raise Stopped in the main thread on Ctrl-C, SIGTERM and SIGHUP; a signal that is ignored (``nohup``) stays so."""
     before: dict[int, Any] = {}
     hook = sys.unraisablehook
     _came.clear()
@@ -42,20 +42,22 @@ def raising() -> Iterator[None]:
 
 
 def last() -> Stopped | None:
-    """The last signal that came, whatever became of its exception on the way."""
+    """Last signal that came, whatever became of its exception on the way."""
     return _came[-1] if _came else None
 
 
 def is_signal(error: BaseException | None) -> bool:
-    """Whether an exception is that of a signal, and not one that other code made. Of a program that hears signals
-    itself (a notebook) only a KeyboardInterrupt can be."""
+    """True if an exception is that of a signal, and not one that other code made.
+
+    In a program that hears signals itself (a notebook) that can be a plain KeyboardInterrupt only.
+    """
     if not issubclass(type(error), KeyboardInterrupt):
         return False
     return bool(_came) if _hearing else not issubclass(type(error), Stopped)
 
 
 def forget() -> None:
-    """From now on they change nothing: all is written, and the process is about to end."""
+    """Ignore signals from now on: all is written, and the process is about to end."""
     for number in _numbers():
         signal.signal(number, signal.SIG_IGN)
 
@@ -71,7 +73,7 @@ def _raise(number: int, _frame: object) -> None:
 
 
 def _again(error: BaseException | None) -> bool:
-    """Where nothing can be raised (a callback of the garbage collector, of an import), the signal comes once more."""
+    """Send a signal once more that came where nothing can be raised (a callback of the collector, an import)."""
     if not (isinstance(error, Stopped) and is_signal(error)):
         return False
     from threading import Timer, main_thread

@@ -32,13 +32,13 @@ Fingerprint = tuple[int, int]
 
 VOCABULARY = 50_000
 MAX_TOKENS = 1 << 27
-"""Of one request: a gigabyte of ids."""
+"""Most tokens of one request: a gigabyte of ids."""
 PLACEHOLDER = -1
-"""A draft token that stands for nothing and never matches (vLLM pads decode rows with it)."""
+"""Draft token that stands for nothing and never matches (vLLM pads decode rows with it)."""
 
 MASK = (1 << 64) - 1
 EMPTY: Fingerprint = (0, 0)
-"""The fingerprint of no tokens: a zero state."""
+"""Fingerprint of no tokens: a zero state."""
 
 MULTIPLIERS = (0x9E3779B97F4A7C15 | 1, 0xD1342543DE82EF95 | 1)
 _INVERSES = tuple(pow(a, -1, 1 << 64) for a in MULTIPLIERS)
@@ -48,7 +48,7 @@ _EMBEDDED = np.uint64((1 << 32) - VOCABULARY - 1)
 
 
 def splitmix64(x: U64) -> U64:
-    """The splitmix64 finaliser, element by element (Steele, Lea and Flood, OOPSLA 2014)."""
+    """Finaliser of splitmix64, element by element (Steele, Lea and Flood, OOPSLA 2014)."""
     z = x + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -56,7 +56,7 @@ def splitmix64(x: U64) -> U64:
 
 
 def segment_ids(segments: Iterable[tuple[int, int]]) -> Ids:
-    """The token ids of the segments, one after the other; shape [sum of lengths]."""
+    """Token ids of the segments, one after the other; shape [sum of lengths]. Raises ValueError above MAX_TOKENS."""
     pairs = [(seed, length) for seed, length in segments if length > 0]
     if not pairs:
         return np.zeros(0, np.int64)
@@ -72,7 +72,7 @@ def segment_ids(segments: Iterable[tuple[int, int]]) -> Ids:
 
 
 def read_under(spans: Spans, ids: Ids) -> Ids:
-    """The ids that are read where ``spans`` of a text are encoded items: equal text of equal length, equal item."""
+    """Ids that a model reads where ``spans`` of a text are encoded items: equal text of equal length, equal item."""
     if not spans:
         return ids
     read = ids.copy()
@@ -84,7 +84,7 @@ def read_under(spans: Spans, ids: Ids) -> Ids:
 
 
 def item_key(text: Ids) -> bytes:
-    """What identifies an item: its text stands for its content, so that equal text is the same item."""
+    """Key of an encoded item: its text stands for its content, so that equal text is the same item."""
     return blake2b(text.tobytes(), digest_size=16).digest()
 
 
@@ -93,12 +93,12 @@ def _base(seed: int) -> int:
 
 
 def output_seed(index: int) -> int:
-    """The seed of a segment that repeats the outputs of the request with this index."""
+    """Seed of a segment that repeats the outputs of the request with this index."""
     return -index - 1
 
 
 def mix(token: int) -> int:
-    """The 64-bit value under which one token id enters a fingerprint."""
+    """64-bit value under which one token id enters a fingerprint."""
     if 0 <= token < _MIXED.size:
         return int(_MIXED[token])
     return int(_mix(np.array([token & MASK], np.uint64))[0])
@@ -112,7 +112,7 @@ _MIXED: U64 = _mix(np.arange(1 << 16, dtype=np.uint64))
 
 
 class _Powers:
-    """A**0, A**1, ... mod 2**64, grown by doubling."""
+    """Powers A**0, A**1, ... mod 2**64, grown by doubling."""
 
     __slots__ = ("base", "values")
 
@@ -121,7 +121,7 @@ class _Powers:
         self.values: U64 = np.ones(1, np.uint64)
 
     def upto(self, n: int) -> U64:
-        """At least n + 1 powers."""
+        """Return at least n + 1 powers."""
         while self.values.size <= n:
             step = np.uint64(pow(self.base, self.values.size, 1 << 64))
             self.values = np.concatenate([self.values, self.values * step])
@@ -134,7 +134,7 @@ def _powers(base: int) -> _Powers:
 
 
 def prefix_fingerprints(ids: Ids) -> tuple[U64, U64]:
-    """Both lanes of the fingerprint of every prefix of ``ids``; each has shape [len(ids) + 1]."""
+    """Fingerprints of every prefix of ``ids``, in two lanes of shape [len(ids) + 1]."""
     n = ids.size
     small = n == 0 or (int(ids.min()) >= 0 and int(ids.max()) < _MIXED.size)
     mixed = _MIXED[ids] if small else _mix(ids.astype(np.uint64))
@@ -149,7 +149,7 @@ def prefix_fingerprints(ids: Ids) -> tuple[U64, U64]:
 
 
 def append(state: Fingerprint, token: int) -> Fingerprint:
-    """The fingerprint after one more token."""
+    """Fingerprint after one more token."""
     value = mix(token)
     a, b = MULTIPLIERS
     return (state[0] * a + value) & MASK, (state[1] * b + value) & MASK
@@ -157,7 +157,7 @@ def append(state: Fingerprint, token: int) -> Fingerprint:
 
 @lru_cache(maxsize=4)
 def _spoken(segments: Segments, spans: Spans) -> tuple[Ids, tuple[U64, U64]]:
-    """Ids and lanes of a stream; kept while the engine and the oracle, each for itself, ask for the same one."""
+    """Ids and lanes of a stream; cached, since the engine and the oracle, each for itself, ask for the same one."""
     ids = read_under(spans, segment_ids(segments))
     lanes = prefix_fingerprints(ids)
     for array in (ids, *lanes):
@@ -166,10 +166,10 @@ def _spoken(segments: Segments, spans: Spans) -> tuple[Ids, tuple[U64, U64]]:
 
 
 class Tokens:
-    """What one request says: its prompt, then its outputs, with the fingerprint of every prefix.
+    """Tokens of one request: its prompt, then its outputs, with the fingerprint of every prefix.
 
-    Built from segments the outputs are known beforehand (the simulator's model is its token formula);
-    built from explicit ids (a recorded log) they are appended by :meth:`extend`.
+    If built from segments, the outputs are known beforehand (the simulator's model is its token formula);
+    if built from explicit ids (a recorded log), they are appended by :meth:`extend`.
     """
 
     __slots__ = ("_lane0", "_lane1", "ids", "num_prompt")
@@ -182,7 +182,7 @@ class Tokens:
 
     @classmethod
     def generate(cls, segments: Sequence[tuple[int, int]], index: int, outputs: int, spans: Spans = ()) -> Tokens:
-        """A prompt of ``segments``, with encoded items in it, and the first ``outputs`` output tokens of request
+        """Build a prompt of ``segments``, with encoded items in it, and the first ``outputs`` output tokens of request
         ``index``."""
         ids, lanes = _spoken((*segments, (output_seed(index), outputs)), spans)
         tokens = cls(ids, ids.size - max(outputs, 0))
@@ -191,7 +191,7 @@ class Tokens:
 
     @classmethod
     def explicit(cls, ids: Sequence[int], spans: Spans = ()) -> Tokens:
-        """A prompt given token by token, with encoded items in it."""
+        """Build a prompt given token by token, with encoded items in it."""
         return cls(read_under(spans, np.array(ids, np.int64)), len(ids))
 
     def __len__(self) -> int:
@@ -203,18 +203,18 @@ class Tokens:
         self._lane0 = self._lane1 = None
 
     def lanes(self) -> tuple[U64, U64]:
-        """Both lanes of every prefix's fingerprint; each has shape [len + 1]."""
+        """Fingerprints of every prefix, in two lanes of shape [len + 1]."""
         if self._lane0 is None or self._lane1 is None:
             self._lane0, self._lane1 = prefix_fingerprints(self.ids)
         return self._lane0, self._lane1
 
     def fingerprint(self, n: int) -> Fingerprint:
-        """The fingerprint of the first n tokens."""
+        """Fingerprint of the first n tokens."""
         lane0, lane1 = self.lanes()
         return lane0.item(n), lane1.item(n)
 
     def advance(self, state: Fingerprint, start: int, end: int) -> Fingerprint:
-        """The fingerprint of ``state`` followed by tokens [start, end) of this stream."""
+        """Fingerprint of ``state`` followed by tokens [start, end) of this stream."""
         lane0, lane1 = self.lanes()
         before = (lane0.item(start), lane1.item(start))
         after = (lane0.item(end), lane1.item(end))
@@ -228,7 +228,7 @@ class Tokens:
         )
 
     def find(self, state: Fingerprint) -> int | None:
-        """The n > 0 for which ``state`` is the fingerprint of the first n tokens, or None."""
+        """Find the n > 0 for which ``state`` is the fingerprint of the first n tokens; None if there is none."""
         lane0, lane1 = self.lanes()
         for n in np.flatnonzero(lane0 == np.uint64(state[0])).tolist():
             if n > 0 and lane1.item(n) == state[1]:
@@ -236,7 +236,7 @@ class Tokens:
         return None
 
     def block_hashes(self, unit: int, ahead: int = 0) -> list[bytes]:
-        """Chained block hashes: entry i is the 128-bit hash of the first ``(i + 1) * unit + ahead`` tokens."""
+        """Chained hashes of blocks: entry i is the 128-bit hash of the first ``(i + 1) * unit + ahead`` tokens."""
         lane0, lane1 = self.lanes()
         count = max(self.ids.size - ahead, 0) // unit
         pairs = np.empty((count, 2), np.uint64)

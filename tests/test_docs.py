@@ -39,7 +39,7 @@ from stateat.sim.scenario.truth import STATES
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 LONG = "mooncake"
 """A command with this word runs for half a minute: its output is compared with what the scenario pins."""
 LIVE = r"stateat vllm install|--engine vllm"
@@ -195,8 +195,9 @@ def test_make_demo_is_the_command_that_the_readme_shows() -> None:
     assert f"$ {recipe[0]}\n" in PAGES[0].read_text()
 
 
-def test_the_readme_is_short() -> None:
-    assert len(PAGES[0].read_text().splitlines()) <= 240
+@pytest.mark.parametrize(("page", "lines"), [("README.md", 240), ("CONTRIBUTING.md", 100)])
+def test_a_page_that_everybody_reads_is_short(page: str, lines: int) -> None:
+    assert len((ROOT / page).read_text(encoding="utf-8").splitlines()) <= lines
 
 
 # Files.
@@ -232,6 +233,24 @@ def test_an_example_comes_to_what_it_expects(file: Path) -> None:
     assert not replay(load(file)).failures
 
 
+def test_the_changelog_has_one_fact_a_line_under_added_changed_and_fixed() -> None:
+    """A fact is a line of its own: none runs on in the next one."""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    body = text[text.index("### One import name") :]
+    kinds = re.compile(r"$|#{2,3} |- \S|\||\*\*.*\*\*$")
+    assert [line for line in body.splitlines() if not kinds.match(line)] == []
+    assert {"Added", "Changed", "Fixed"} <= set(re.findall(r"^### (.*)$", text, re.M))
+
+
+def test_every_folder_is_named_where_contributors_look() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w/]+)/`", text))
+    folders = {path.parent.name for path in (ROOT / "sim").glob("*/__init__.py")}
+    assert folders <= named
+    for name in named:
+        assert any((ROOT / at / name).is_dir() for at in ("", "sim", "sim/report", "scenarios")), name
+
+
 def test_the_split_in_the_readme_is_the_example() -> None:
     source = (DOCS / "examples" / "my_split.py").read_text()
     shown = blocks(PAGES[0], "python")
@@ -253,9 +272,11 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors that GitHub gives a page's headings."""
-    heads = re.findall(r"^#+ (.*)$", FENCE.sub("", page.read_text(encoding="utf-8")), re.M)
-    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+    """Anchors of a page: those that GitHub gives its headings, and its own."""
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    heads = re.findall(r"^#+ (.*)$", text, re.M)
+    named = {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+    return named | set(re.findall(r'<a id="([^"]+)"></a>', text))
 
 
 @pytest.mark.parametrize("page", pages())
@@ -268,6 +289,30 @@ def test_a_picture_is_small_and_of_use(picture: Path) -> None:
     assert picture.suffix == ".png"
     assert picture.stat().st_size < 250_000
     assert any(f"img/{picture.name})" in page.read_text(encoding="utf-8") for page in PAGES)
+
+
+# Words.
+
+
+def words() -> dict[str, list[str]]:
+    """Rows of docs/words.md by the word that they explain."""
+    rows = next(iter(tables(DOCS / "words.md").values()))
+    return {row[0].rpartition("</a>")[2].strip("*"): row for row in rows}
+
+
+def test_words_are_sorted_and_each_has_an_anchor_of_its_name() -> None:
+    names = list(words())
+    assert names == sorted(names, key=str.lower)
+    for name, row in words().items():
+        assert row[0] == f'<a id="{re.sub("[^a-z0-9]+", "-", name.lower())}"></a>**{name}**'
+        assert all(row[1:]), name
+
+
+def test_every_word_is_used_on_another_page() -> None:
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES if page.name != "words.md").lower()
+    text = " ".join(text.replace("`", "").split())
+    # The n of state@n is a number there.
+    assert [name for name in words() if name.lower().removesuffix("@n") not in text] == []
 
 
 # Tables.

@@ -59,3 +59,32 @@ def test_a_scenario_is_as_expected_and_its_expectations_tell_its_variants_apart(
             assert compare(expected[one], result.variants[other]), f"what {one} expects holds for {other}"
     for names in named:
         assert len({repr(facts[name]) for name in sorted(names)}) == 1, f"not alike: {sorted(names)}"
+
+
+def private_codes(text: str) -> list[str]:
+    """Letters with a number, as a private list of reports has them: I1 to I18 alone are names of ours, the invariants'.
+
+    A source names no invariant, so there an I with a number is such a code too, and so it is in brackets of its own.
+    """
+    source = re.search(r"^source:(.*(?:\n  .*)*)", text, re.M)
+    codes = re.findall(r"\b[A-HJK]\d{1,2}\b", text) + re.findall(r"\((I\d+)\b", text)
+    return codes + (re.findall(r"\bI\d+\b", source[1]) if source else [])
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "scenarios").rglob("*.yaml")), ids=lambda file: file.stem)
+def test_a_scenario_refers_to_public_reports_only(file: Path) -> None:
+    assert private_codes(file.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("source: vLLM PR 33706 (A7)\n", ["A7"]),
+        ("source: >-\n  vLLM issue 50388\n  and I17, read\nname: n\n", ["I17"]),
+        ("# The least of all groups' hits (I13)\n", ["I13"]),
+        ("  # E6, the second layout\n", ["E6"]),
+        ("# Only I5 sees that; M7 is its class, s12 its seed.\nexpect: {invariants: {I9: 0}}\n", []),
+    ],
+)
+def test_a_private_code_is_seen(text: str, found: list[str]) -> None:
+    assert private_codes(text) == found

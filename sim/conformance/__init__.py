@@ -1,1 +1,1 @@
-"""The reference engine beside recorded decisions of real releases."""
+"""Comparison of the reference engine with recorded decisions of real releases (`stateat conform`)."""

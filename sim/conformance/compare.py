@@ -1,4 +1,4 @@
-"""The reference engine against recorded decisions of real releases (``engine-golden/1``), decision by decision."""
+"""Comparison with recorded decisions of real releases (``engine-golden/1``), decision by decision."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from stateat.sim.run.simulate import Make, drive
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """The first thing that our engine does otherwise."""
+    """First decision in which our engine differs from a recording.
+
+    ``step`` and ``request`` are None for numbers of the whole run; ``what`` names the kind of decision.
+    """
 
     step: int | None
     request: str | None
@@ -27,12 +30,12 @@ class Divergence:
     recorded: Any
     ours: Any
     rule: str | None
-    """The rule that ended our chunk."""
+    """Stop that ended our chunk (docs/rules.md); None where no chunk differs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conformance:
-    """How one recording fared."""
+    """Outcome of one comparison."""
 
     scenario: str
     release: str
@@ -42,17 +45,17 @@ class Conformance:
 
 
 Launch = tuple[int, int, int, int, int]
-"""Start, end, drafts, the block read (-1: none), the block of the running column."""
+"""Launch of a row: start, end, drafts, the block read (-1: none), the block of the running column."""
 Copied = tuple[str, int, int, str]
-"""Kind, source block (of an exported state its offset), target block, request."""
+"""Copy: kind, source block (for an exported state its offset), target block, request."""
 
 
 NOTHING: Mapping[str, Any] = {"scheduled": (), "preempted": []}
-"""A step that is not recorded."""
+"""Stand-in for a step that is not recorded."""
 
 
 class Decisions(Observer):
-    """What a recording holds of a run, heard from an engine."""
+    """Decisions of an engine, as a recording has them: by step, offsets in tokens, blocks by their ids."""
 
     def __init__(self) -> None:
         self.index = 0
@@ -72,7 +75,7 @@ class Decisions(Observer):
         self._groups: tuple[Group, ...] = ()
 
     def evictions(self, step: int) -> Counter[tuple[int, ...]]:
-        """The claimed offsets of each recurrent slot that lost its claims in a step."""
+        """Count the recurrent slots that lost their claims in a step, by the offsets claimed."""
         return Counter(tuple(sorted(offsets)) for offsets in self._evicted.get(step, {}).values())
 
     def run(
@@ -150,9 +153,9 @@ class Decisions(Observer):
 def compare(
     recording: Recording, fast_forward: bool = True, preset: str | None = None, make: Make | None = None
 ) -> Conformance:
-    """Our engine under a recorded load, against what the release decided.
+    """Compare our engine, under a recorded load, with what the release decided.
 
-    ``preset``: another one's rules; ``make``: another engine (a live release).
+    ``preset``: rules of another release than the recorded one; ``make``: another engine (a live release).
     """
     result = recording.result
     name = recording.scenario, recording.release
@@ -180,7 +183,10 @@ def _first_divergence(recording: Recording, fast_forward: bool, preset: str, mak
 
 
 def run(recording: Recording, fast_forward: bool, preset: str, make: Make | None = None) -> tuple[Decisions, Outcome]:
-    """What our engine (or another) decides under a recorded load."""
+    """Run our engine (or another) under a recorded load: its decisions and outcome.
+
+    Raises InputError for an unknown preset, and for an option that the release does not have.
+    """
     if preset not in PRESETS:
         raise InputError(f"no preset {preset} (there are {', '.join(PRESETS)})")
     options = options_of(recording.config, preset.removeprefix("vllm-"))
@@ -281,7 +287,7 @@ def _poisoned(outcome: Outcome) -> list[tuple[int, str, int | None, int]]:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it."""
+    """Value as JSON has it: lists in place of counters and tuples."""
     if isinstance(value, Counter):
         return [[list(key) if isinstance(key, tuple) else key, count] for key, count in sorted(value.items())]
     if isinstance(value, list):
@@ -290,7 +296,7 @@ def _plain(value: Any) -> Any:
 
 
 def to_json(results: Sequence[Conformance], engine: str = "") -> dict[str, Any]:
-    """All results as plain data; ``engine``: the live one that met the recordings."""
+    """Results as plain data; ``engine``: the live one that was compared, '' for ours."""
     return ({"engine": engine} if engine else {}) | {
         "results": [
             {

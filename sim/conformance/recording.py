@@ -31,7 +31,7 @@ Row = tuple[str, Int, Int, Int]
 
 @with_config(ConfigDict(extra="forbid"))
 class Config(TypedDict, total=False):
-    """An engine; what is missing has the default of :func:`options_of`."""
+    """Configuration of an engine; what is missing has the default of :func:`options_of`."""
 
     attention_block_size: Size
     mamba_block_size: Size
@@ -63,7 +63,7 @@ class Config(TypedDict, total=False):
 
 @with_config(ConfigDict(extra="forbid"))
 class Request(TypedDict):
-    """A request, and how many of its drafts are right, in turn."""
+    """Request, and how many of its drafts are accepted, verification by verification, in turn."""
 
     id: Annotated[str, Field(min_length=1)]
     arrival_step: Count
@@ -73,7 +73,7 @@ class Request(TypedDict):
 
 
 class Scenario(TypedDict):
-    """What was run."""
+    """Scenario that was run: a configuration and its requests."""
 
     config: Config
     requests: list[Request]
@@ -81,18 +81,22 @@ class Scenario(TypedDict):
 
 
 class Step(TypedDict):
+    """Step ``n``: (request, start, end, drafts) of each chunk, and who was preempted."""
+
     n: Count
     scheduled: list[Row]
     preempted: list[str]
 
 
 class Boundaries(TypedDict):
+    """Boundaries of a request: those without a state (null), and those with one."""
+
     null: list[Any]
     materialized: list[Any]
 
 
 class Result(TypedDict):
-    """What a release decided; the fields that are compared."""
+    """Decisions of a release: the fields that are compared."""
 
     status: Literal["ok"]
     steps: list[Step]
@@ -117,18 +121,18 @@ _SCENARIO, _RESULT = TypeAdapter(Scenario), TypeAdapter(Result)
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One scenario as one release decided it."""
+    """Recording of one scenario, as one release decided it."""
 
     scenario: str
     release: str
     config: Mapping[str, Any]
     requests: Sequence[Mapping[str, Any]]
     result: Mapping[str, Any]
-    """As :class:`Result`, or its ``status`` alone where the release does not run this."""
+    """Decisions (:class:`Result`), or a ``status`` alone if the release does not run this."""
 
 
 def read(path: Path, releases: Sequence[str] = ()) -> list[Recording]:
-    """The recordings of a file, or those of some releases. Raises InputError for what is not such a file."""
+    """Read the recordings of a file, of all releases or of some. Raises InputError if it is no such file."""
     data = _json(path)
     if not isinstance(data, dict):
         raise InputError(f"{path}: found {type(data).__name__}, allowed a mapping ({FORMAT})")
@@ -170,7 +174,7 @@ def _version(path: Path, name: str) -> list[int]:
 
 
 def _body(path: Path, results: Mapping[str, Any], release: str) -> Any:
-    """What a release decided, said there or by reference to another one."""
+    """Find the decisions of a release, which may be said by reference to another one (``same_as``)."""
     passed, name = [release], release
     while True:
         body = results[name]
@@ -215,7 +219,7 @@ def _check_scenario(path: Path, scenario: Scenario) -> None:
 
 
 def options_of(config: Mapping[str, Any], release: str) -> Options:
-    """A recorded configuration as options."""
+    """Turn a recorded configuration into options of our engine, with the preset of ``release``."""
     eagle = config.get("eagle", False)
     flagged = eagle and config.get("eagle_groups", "attn") == "attn"
     mode = config.get("mamba_cache_mode", "align")
@@ -253,7 +257,7 @@ def options_of(config: Mapping[str, Any], release: str) -> Options:
 
 
 def arrivals_of(requests: Sequence[Mapping[str, Any]]) -> list[Arrival]:
-    """Recorded requests."""
+    """Turn recorded requests into arrivals; their times are step numbers."""
     return [
         Arrival(
             r["id"],

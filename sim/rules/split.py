@@ -1,7 +1,7 @@
 """The split: how many of the tokens that a request was offered its next prefill chunk takes.
 
 In align mode a recurrent state exists only where a chunk ends, so chunk ends are steered onto positions that
-can be cached. The releases' split functions are one function with five small rules (DESIGN 5): until where
+can be cached. The releases' split functions are one function with five small rules (docs/rules.md): until where
 chunk ends keep to the grid, when a mid-block start stops at its block's end, where the last reusable end lies,
 what a checkpoint chunk is exempt from, and where a shared-prefix junction stops.
 """

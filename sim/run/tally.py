@@ -1,4 +1,4 @@
-"""What a run's decisions come to in numbers (DESIGN 9, Counts)."""
+"""Counts of a run's decisions (docs/scenario-files.md has them under `expect`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The physical model: from block tables and chunks to copies, reads and writes (DESIGN 6).
+"""The physical model: from block tables and chunks to copies, reads and writes.
 
 Written once: every engine, embedded or real, hands its decisions to it.
 """

@@ -1,4 +1,4 @@
-"""The closed laws of fine hits: what a prompt hits when it is sent again (mechanisms.md, 1)."""
+"""The closed laws of fine hits: what a prompt hits when it is sent again."""
 
 from __future__ import annotations
 

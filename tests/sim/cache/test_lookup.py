@@ -195,7 +195,7 @@ def test_geometry_puts_attention_first_and_joins_groups_of_a_size() -> None:
     assert not geometry(Options((attention(16), recurrent(16))), False).fine
 
 
-# The closed laws of coarse hits (shared/reports/mechanisms.md, 1 and 4).
+# The closed laws of coarse hits: what a prompt hits when it is sent again, or a longer one.
 
 
 def hits(prompts: list[tuple[tuple[int, int], ...]], block: int, drafts: int, cap: int, preset: str) -> list[int]:
@@ -245,5 +245,5 @@ def test_a_longer_sibling_hits_one_block_less_than_its_producers_whole_blocks(
 @pytest.mark.parametrize("preset", ["0.26.0", "0.27.0"])
 @pytest.mark.parametrize(("n", "hit"), [(31, 16), (32, 0), (33, 32), (48, 0), (64, 0)])
 def test_an_exact_multiple_leaves_a_state_that_its_repeat_cannot_hit(n: int, hit: int, preset: str) -> None:
-    """Case 6 (E8), as released: the only state lies at N, and a lookup is capped at N - 1."""
+    """As released (vLLM issue 50235): the only state lies at N, and a lookup is capped at N - 1."""
     assert hits([((1, n),)] * 2, 16, 0, 512, preset)[1] == hit

@@ -126,7 +126,7 @@ def test_a_function_may_be_plugged_in_too(plug: Plug) -> None:
 
 
 @pytest.mark.parametrize(("seen", "same"), [(8192, True), (8191, False)])
-def test_a_plug_in_sees_the_chunk_of_the_design(plug: Plug, seen: int, same: bool) -> None:
+def test_a_plug_in_sees_the_documented_chunk(plug: Plug, seen: int, same: bool) -> None:
     names = "start offered prefill_end num_prompt num_tokens block hash_unit cap drop lookahead junction"
     facts = [0, 40, 40, 40, 40, 16, 4, seen, False, 0, 0]
     value = plug(policy(f"assert [getattr(chunk, n) for n in {names.split()}] == {facts}; return chunk.offered"))

@@ -1,4 +1,4 @@
-"""The split rules, case by case (shared/reports: seeds S1-S3 and S8, mechanisms 4.1-4.4) and as laws."""
+"""The split rules, case by case (scenarios/seeds s01 to s03 and s08) and as laws."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The digest of decisions is what the design says, byte by byte, and changes with every decision."""
+"""The digest of decisions is what docs/scenario-files.md says, byte by byte, and changes with every decision."""
 
 from __future__ import annotations
 

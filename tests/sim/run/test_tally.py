@@ -1,4 +1,4 @@
-"""Each count counts what the design says, and nothing else."""
+"""Each count counts what docs/scenario-files.md says, and nothing else."""
 
 from __future__ import annotations
 

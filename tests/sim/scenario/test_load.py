@@ -17,7 +17,7 @@ from stateat.sim.releases.presets import PRESETS
 from stateat.sim.scenario.load import Run, json_schema, load, runs, warned
 from stateat.sim.workload.generate import arrivals
 
-DESIGN = """\
+FIRST = """\
 schema: stateat/1
 name: fragmented-first-chunk
 title: A 364-token first chunk poisons slot 0
@@ -80,8 +80,8 @@ def refusal(file: Path) -> list[str]:
 # -- what a good file becomes ------------------------------------------------------------------------------------
 
 
-def test_the_design_s_example(written: Any) -> None:
-    scenario = load(written(DESIGN))
+def test_the_example_of_a_fragmented_first_chunk(written: Any) -> None:
+    scenario = load(written(FIRST))
     assert (scenario.schema, scenario.name, scenario.source, scenario.seed) == (
         "stateat/1", "fragmented-first-chunk", "vLLM PR 51113", 0,
     )  # fmt: skip
@@ -545,7 +545,7 @@ def test_a_byte_order_mark_is_no_matter(written: Any) -> None:
 
 
 def test_what_0_26_refuses_is_a_warning_and_only_there(written: Any) -> None:
-    text = DESIGN.replace(
+    text = FIRST.replace(
         "max_num_batched_tokens: 8192", "max_num_batched_tokens: 1500\n  long_prefill_token_threshold: 800"
     )
     text = text.replace("budgets: [364, 2002]", "budgets: [364]")
@@ -590,7 +590,7 @@ def test_json_schema_references_exist_and_overrides_require_nothing() -> None:
 
 # -- laws --------------------------------------------------------------------------------------------------------
 
-EXAMPLE = yaml.safe_load(DESIGN)
+EXAMPLE = yaml.safe_load(FIRST)
 VALUES = st.one_of(
     st.none(),
     st.booleans(),
@@ -634,10 +634,10 @@ def test_any_yaml_like_text_loads_or_is_refused(scratch: Path, text: str) -> Non
     loads_or_is_refused(scratch, text)
 
 
-@given(st.integers(0, len(DESIGN)), st.integers(0, 12), st.text(alphabet="[]{}:,-?&*!|>'\"%@# \n\t0aé", max_size=4))
+@given(st.integers(0, len(FIRST)), st.integers(0, 12), st.text(alphabet="[]{}:,-?&*!|>'\"%@# \n\t0aé", max_size=4))
 @settings(max_examples=200)
 def test_a_damaged_file_loads_or_is_refused(scratch: Path, at: int, gone: int, put: str) -> None:
-    loads_or_is_refused(scratch, DESIGN[:at] + put + DESIGN[at + gone :])
+    loads_or_is_refused(scratch, FIRST[:at] + put + FIRST[at + gone :])
 
 
 def places(tree: Any, way: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -667,7 +667,7 @@ def test_a_file_without_a_value_loads_or_is_refused(scratch: Path, place: tuple[
 
 
 def test_loading_twice_gives_equal_runs(written: Any) -> None:
-    file = written(DESIGN)
+    file = written(FIRST)
     first: list[Run] = runs(load(file))
     assert first == runs(load(file))
 

@@ -1,4 +1,4 @@
-"""The physical model against the words of the design (section 6), row by row."""
+"""The physical model of a worker, row by row."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_without_a_drafter_no_row_is_speculative() -> None:
 
 @given(known=st.integers(33, 48), drafts=st.integers(0, 3), data=st.data())
 def test_a_boundary_that_was_passed_goes_to_its_own_column(known: int, drafts: int, data: st.DataObject) -> None:
-    """DESIGN 6.5, in its own words."""
+    """Verified drafts: with m outputs emitted, state@b of a boundary b inside is copied into column b / block - 1."""
     emitted = data.draw(st.integers(0, drafts + 1))
     column = -(-(known + drafts) // B) - 1
     request = Asker(running=[-1, column])

@@ -29,7 +29,7 @@ def lines(expected: Any, found: Any) -> list[str]:
     return failure_lines(Failure("v", "", "key", expected, found))
 
 
-def test_a_finding_reads_as_the_design_says(told: SimpleNamespace) -> None:
+def test_a_finding_is_one_readable_line(told: SimpleNamespace) -> None:
     assert finding_line(told.finding()) == (
         "I1 poison  step 1  gdn column 0 (slot 17, request a) is hashed as state@1600 but holds state@364"
     )
