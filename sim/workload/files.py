@@ -27,17 +27,16 @@ def resolve(path: str, base: Path, where: str) -> Path:
     ``shared`` beside the checkout. Raises InputError, with ``where``, for no such file, and for a NAME that leads out
     of that folder; its subclass NotShared where there is no folder.
     """
-    folder: Path | None = base
     if path.startswith(SHARED):
-        name, folder = path.removeprefix(SHARED), shared_folder()
+        name, shared = path.removeprefix(SHARED), shared_folder()
         if not name or Path(name).is_absolute() or ".." in Path(name).parts:
             raise InputError(f"{where}: found {path!r}, allowed shared:NAME, a file inside the shared folder")
-        if folder is None:
+        if shared is None:
             raise NotShared(f"{where}: found {shown(path)}, and there is no shared folder; name it in STATEAT_SHARED")
-        candidates = [folder / name, folder / "traces" / name]
+        folder, candidates = shared, [shared / name, shared / "traces" / name]
         hint = "; set STATEAT_SHARED to the folder that holds it"
     else:
-        candidates, hint = [base / path], ""
+        folder, candidates, hint = base, [base / path], ""
     for candidate in candidates:
         if is_file(candidate):
             if path.startswith(SHARED) and not inside(candidate, folder):
