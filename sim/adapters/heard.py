@@ -48,7 +48,7 @@ class Row:
     steps: int
     era: int
     emits: bool
-    """Whether it reaches the last token that is known."""
+    """True if it reaches the last token that is known."""
     most: int
     """Output tokens that may come of it."""
     left: set[int]
@@ -64,7 +64,7 @@ class Life:
     prompt: int
     max_tokens: int
     simulated: bool
-    """Whether its tokens follow from its index, so that it ends after ``max_tokens`` and not before."""
+    """True if its tokens follow from its index, so that it ends after ``max_tokens`` and not before."""
     outputs: int = 0
     state: str = "waiting"
     era: int = 0
@@ -73,9 +73,9 @@ class Life:
     covered: int = -1
     """The last step in which a chunk of it is known."""
     hit: bool = False
-    """Whether it was admitted with tokens that it need not compute."""
+    """True if it was admitted with tokens that it need not compute."""
     restores: bool = False
-    """Whether a hit of the pool alone is what it was admitted with."""
+    """True if a hit of the pool alone is what it was admitted with."""
     starts: set[int] = field(default_factory=set)
     """Recurrent groups of which the state that it starts from may still be told."""
     copies: set[tuple[int, int]] = field(default_factory=set)
@@ -125,7 +125,7 @@ class Heard(Observer):
         """By such an event: the first that would have needed it."""
         self._step = -1
         self._open = False
-        """Whether a step has begun and not ended."""
+        """True if a step has begun and not ended."""
         self._runs = -1
         """The step of which events tell what was launched."""
         self._launched = -1

@@ -52,7 +52,7 @@ class _Sum:
 
     @property
     def judged(self) -> bool:
-        """Whether anything was: a check of which all is skipped, or compared with nothing, proves nothing."""
+        """True if anything was: a check of which all is skipped, or compared with nothing, proves nothing."""
         return any(result.judged for result in self.heard)
 
     @property

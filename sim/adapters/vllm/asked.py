@@ -160,7 +160,7 @@ def _end(path: Path, count: int) -> str:
 
 
 def _tracked(folder: Path) -> bool:
-    """Whether git knows this folder's scheduler: a copy that lies in somebody's repository has no commit."""
+    """True if git knows this folder's scheduler: a copy that lies in somebody's repository has no commit."""
     return bool(_git(folder, "ls-files", "--error-unmatch", str(install.SCHEDULER)))
 
 

@@ -140,7 +140,7 @@ class LiveScheduler:
 
     @property
     def aborting(self) -> bool:
-        """Whether somebody is to be taken away in the next step."""
+        """True if somebody is to be taken away in the next step."""
         return bool(self._aborted)
 
     @property

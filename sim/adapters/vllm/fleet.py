@@ -78,12 +78,12 @@ class Fleet:
 
     @property
     def live(self) -> bool:
-        """Whether any engine is not the reference."""
+        """True if any engine is not the reference."""
         return self.specs != [REFERENCE]
 
     @property
     def has_reference(self) -> bool:
-        """Whether the reference engine is one of them."""
+        """True if the reference engine is one of them."""
         return REFERENCE in self.specs
 
     def spread(self, run: Run) -> list[Run]:

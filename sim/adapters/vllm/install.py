@@ -62,7 +62,7 @@ class Installed:
     """Bytes on the disk, without the base that all share."""
     folder: Path
     pinned: bool
-    """Whether what was fetched was held against a hash that this project knows."""
+    """True if what was fetched was held against a hash that this project knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Source:
     path: Path | None = None
     """What goes in front of the import path."""
     edited: bool = False
-    """Whether its files may change between two runs; nothing is written beside them then."""
+    """True if its files may change between two runs; nothing is written beside them then."""
 
     def open(self, **limits: float) -> Child:
         """Start its worker; raises EngineError. ``limits``: seconds, as :class:`Child` takes them."""
@@ -241,7 +241,7 @@ def _building(cache: Path, name: str) -> Iterator[Path]:
 
 
 def _alive(name: str) -> bool:
-    """Whether the process that made a partial folder still runs."""
+    """True if the process that made a partial folder still runs."""
     try:
         os.kill(int(name.split("-")[1]), 0)
     except (ValueError, IndexError, ProcessLookupError):

@@ -44,7 +44,7 @@ def base() -> list[str]:
 
 
 def base_is_known() -> bool:
-    """Whether the base environment's wheels for this Python and machine are among them."""
+    """True if the base environment's wheels for this Python and machine are among them."""
     return (
         sys.implementation.name == "cpython"
         and PYTHONS[0] <= sys.version_info[:2] <= PYTHONS[1]

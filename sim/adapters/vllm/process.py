@@ -125,7 +125,7 @@ class Child:
 
     @property
     def closed(self) -> bool:
-        """Whether it has ended; it does when it crashes, hangs or fails."""
+        """True if it has ended; it does when it crashes, hangs or fails."""
         return not self._finalizer.alive
 
     def close(self) -> None:
