@@ -39,11 +39,11 @@ SKIP = 125
 
 @dataclass(slots=True)
 class _Sum:
-    """What the files of a check came to."""
+    """Results of the files of a check."""
 
     heard: list[Result] = field(default_factory=list)
     written: list[Result] = field(default_factory=list)
-    """Those for the JSON: of scenarios that are to run."""
+    """Results for the JSON: those of scenarios that are to run."""
     seconds: dict[str, float] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     """By file, why it has no result."""
@@ -61,7 +61,7 @@ class _Sum:
         return max([2 if self.refused else 0, *(exit_code(result, skipping=True) for result in self.heard)])
 
     def bisect_code(self) -> int:
-        """What git bisect is told: 1 for a commit that is bad, 0 for a good one, 125 for one that cannot be judged."""
+        """Return the code for git bisect: 1 for a bad commit, 0 for a good one, 125 for one that cannot be judged."""
         without = [each for result in self.heard for each in result.not_run if not each.skipped]
         if any(each.below for each in without):
             # All that is wrong would look new.

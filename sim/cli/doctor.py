@@ -1,4 +1,4 @@
-"""What is installed here, and what each part that is not would add (``stateat doctor``).
+"""Report of what is installed here, and what each part that is not would add (``stateat doctor``).
 
 Nothing that is looked for is imported into this process: versions come from the packages' metadata, and
 torch is asked for the GPU in a child process, so that a broken driver can neither crash nor hang the report.
@@ -73,7 +73,7 @@ class Part:
     found: str
     """The version, the place, or why it counts as missing."""
     adds: str
-    """What it is for."""
+    """Purpose."""
 
 
 @click.command()
@@ -94,7 +94,7 @@ def doctor(as_json: bool) -> None:
 
 
 def report() -> dict[str, Any]:
-    """All that ``stateat doctor`` knows, ready for JSON; ``ok`` is false when something needed is missing."""
+    """Return all that ``stateat doctor`` knows, ready for JSON; ``ok`` is false when something needed is missing."""
     parts = tuple(_parts())
     return {
         "stateat": _version("stateat") or "not installed",

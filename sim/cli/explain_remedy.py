@@ -1,4 +1,4 @@
-"""What ``stateat explain`` says of other rule values: one search for each run, when it is first asked for."""
+"""Remedies in ``stateat explain``, other rule values: one search for each run, when it is first asked for."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Searches:
         return None if self._off else self._search(run).raising(miss.request, outcome)
 
     def note(self, run: Run, found: Collection[Value] | None) -> str:
-        """That the search of this run was too long to find more than these; '' where it was not."""
+        """Return a note that the search of this run was cut short; '' where it was not."""
         if found is None or not (left := self._search(run).untried(found)):
             return ""
         from stateat.sim.report.terminal.text import plural

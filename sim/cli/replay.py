@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Outputs:
-    """What a replay writes besides its table."""
+    """Outputs of a replay besides its table."""
 
     log: Path | None
     plot: Path | None
@@ -202,7 +202,7 @@ class _Studio:
         return outcome
 
     def _forget(self, run: Run, logged: int) -> None:
-        """Of a run that could not be run to its end nothing is drawn, and nothing stays in the log."""
+        """Drop what was drawn and logged of a run that could not be run to its end."""
         self.timelines.pop((run.variant, run.case), None)
         self.traces.pop((run.variant, run.case), None)
         if self.stream is not None:

@@ -40,7 +40,7 @@ class LiveWorker(Worker):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.exports: dict[str, int] = {}
-        """Of this step's requests: the offset that each exports."""
+        """Offset that each request of this step exports."""
 
     def _exported(self, row: Row, request: Request, group: int, block: int) -> tuple[int, int] | None:
         offset = self.exports.get(request.id, 0)
@@ -49,7 +49,7 @@ class LiveWorker(Worker):
 
 
 class LiveScheduler:
-    """What :class:`stateat.sim.run.clock.Simulation` needs of a scheduler, from a child process.
+    """Scheduler for :class:`stateat.sim.run.clock.Simulation`, from a child process.
 
     Raises RefusedError, by name, for what the release cannot be told, lacks, or makes something else of, and
     EngineError when the child crashes, hangs or answers nonsense. ``warnings`` holds what a server of the release would
@@ -225,7 +225,7 @@ class LiveScheduler:
             raise EngineError(f"{self.child.name} ended requests that it did not run: {', '.join(finished)}")
 
     def _sample(self, row: Row, sampled: dict[str, list[int]], drafts: dict[str, list[int]]) -> None:
-        """What the model would emit for a row, and what its drafter would propose."""
+        """Return what the model would emit for a row, and what its drafter would propose."""
         request, known = row.request, row.request.num_tokens
         if sample(row, self.num_drafts, self.observer):
             self.preempted_in_vain = 0

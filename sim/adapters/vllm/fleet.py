@@ -30,7 +30,7 @@ from stateat.sim.releases.rules import Rules
 from stateat.sim.scenario.load import Run
 
 CLEAN = {"poisoned": 0}
-"""What is expected of a run on an engine for which the file expects nothing."""
+"""Expectation of a run on an engine for which the file expects nothing."""
 Make = Callable[[Options, Rules, Observer, int], LiveScheduler]
 """(options, rules in force, observer, seed): a scheduler that has not stepped yet."""
 
@@ -107,12 +107,12 @@ class Fleet:
 
     @property
     def baseline(self) -> str:
-        """What the baseline is called; '' for none."""
+        """Name of the baseline; '' for none."""
         each = self._engines.get(self._baseline)
         return self._baseline if each is None else each.label
 
     def maker(self, run: Run) -> Make | None:
-        """What makes the scheduler of a run that :meth:`spread` gave, or raises why its engine does not start; None for
+        """Return what makes the scheduler of a run of :meth:`spread`, or raises why its engine does not start; None for
         the reference engine."""
         return self._make(run.engine) if run.engine else None
 

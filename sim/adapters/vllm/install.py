@@ -40,12 +40,12 @@ PLATFORM = ("--platform", "manylinux_2_28_x86_64", "--platform", "manylinux_2_31
 TARGET = ("--abi", "abi3", "--python-version", "3.11", "--only-binary", ":all:")
 RELEASE = re.compile(r"\d+\.\d+(\.\d+)?((a|b|rc|\.post|\.dev)\d+)?")
 SCHEDULER = Path("vllm", "v1", "core", "sched", "scheduler.py")
-"""What a checkout of vLLM has."""
+"""File that a checkout of vLLM has."""
 ROOM = 1 << 30
 """Bytes that must be free: the largest wheel so far is 336 MB, and it is unpacked beside itself."""
 
 HARMLESS = ("PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX", "VLLM_LOGGING_LEVEL")
-"""Of the variables that Python and releases read, those that decide nothing and are left as they are."""
+"""Variables that Python and releases read and that decide nothing; they are left as they are."""
 WHY = ("ERROR", "Expected sha256", "Got")
 """How the lines begin in which pip says why it failed."""
 
@@ -72,7 +72,7 @@ class Source:
     name: str
     command: tuple[str, ...]
     path: Path | None = None
-    """What goes in front of the import path."""
+    """Folder in front of the import path."""
     edited: bool = False
     """True if its files may change between two runs; nothing is written beside them then."""
 
@@ -202,7 +202,7 @@ def _check_room(cache: Path) -> None:
 
 
 def _look(cache: Path, name: str) -> Installed | None:
-    """What a finished folder is; None for an unfinished one or none."""
+    """Return what a finished folder is; None for an unfinished one or none."""
     folder = cache / name
     try:
         notes = json.loads((folder / NOTES).read_text(encoding="utf-8"))

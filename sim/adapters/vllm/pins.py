@@ -1,4 +1,4 @@
-"""What an installation may fetch: the wheels of known releases and of the base environment, by their hashes."""
+"""Wheels that an installation may fetch: those of known releases and of the base environment, by their hashes."""
 
 from __future__ import annotations
 
