@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test notebooks conformance catalog lint format clean
+.PHONY: help demo test notebooks conformance catalog docs lint format clean
 
 help: ## print this list
 	@echo 'stateat: a deterministic simulator that checks every cached recurrent state'
@@ -45,6 +45,9 @@ conformance: $(VENV)/dev ## install three releases of vLLM and compare the engin
 
 catalog: $(VENV)/package ## write scenarios/README.md from the heads of the files
 	@$(BIN)/stateat list scenarios --markdown > scenarios/README.md
+
+docs: $(VENV)/package ## print the tables of docs/rules.md from the rules' records
+	@$(BIN)/python -m stateat.sim.releases.pages docs/rules.md
 
 lint: $(VENV)/dev ## check format, lint and types
 	@$(BIN)/ruff format --check .

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+<<<<<<< HEAD
     from stateat.sim.api import Result, Scenario, load, paired, rates, replay, sweep, wilson
     from stateat.sim.errors import (
         DepartureWarning,
@@ -46,6 +47,16 @@ __all__ = [
     "Result",
     "Scenario",
     "StateatError",
+=======
+    from stateat.sim.api import RecordedResult, Result, Scenario, load, paired, rates, replay, sweep, wilson
+
+    __version__: str
+
+__all__ = [
+    "RecordedResult",
+    "Result",
+    "Scenario",
+>>>>>>> main
     "__version__",
     "load",
     "paired",

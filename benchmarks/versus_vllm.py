@@ -34,8 +34,9 @@ from stateat.sim.adapters.vllm.process import Child
 from stateat.sim.conformance.compare import Decisions
 from stateat.sim.conformance.recording import options_of
 from stateat.sim.options import Options
+from stateat.sim.run.engine import Make
 from stateat.sim.run.result import Outcome
-from stateat.sim.run.simulate import Make, drive
+from stateat.sim.run.simulate import drive
 from stateat.sim.workload import Arrival
 
 RELEASE = "0.32.0"
@@ -88,7 +89,7 @@ class Tape:
 
 
 def live(child: Any) -> Make:
-    return lambda options, rules, observer, seed: LiveScheduler(options, rules, observer, seed, child)
+    return lambda policy, observer, seed: LiveScheduler(policy, observer, seed, child)
 
 
 @contextmanager

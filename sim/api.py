@@ -9,13 +9,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from warnings import warn
 
 from stateat.sim.arguments import names, path, table, text, whole
 from stateat.sim.errors import DepartureWarning
+from stateat.sim.report.recorded import RecordedResult
 from stateat.sim.run.result import Result
 from stateat.sim.scenario.load import Run, Scenario, load, warned
 from stateat.sim.sweeps.stats import paired, rates, wilson
@@ -23,7 +23,7 @@ from stateat.sim.sweeps.stats import paired, rates, wilson
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Result", "Scenario", "load", "paired", "rates", "replay", "sweep", "wilson"]
+__all__ = ["RecordedResult", "Result", "Scenario", "load", "paired", "rates", "replay", "sweep", "wilson"]
 
 Source = str | Path | Mapping[str, Any] | Scenario
 """A scenario file, what is in one as plain data, or one that was loaded."""
@@ -40,7 +40,7 @@ def replay(
     baseline: str | None = None,
     record: bool = True,
     allow_code: bool = False,
-) -> Result:
+) -> RecordedResult:
     """Runs a scenario, all variants or those named (an empty list is refused), and compares it with what the file
     expects.
 
@@ -98,7 +98,7 @@ def replay(
     for said in warned(by_preset):
         warn(said, DepartureWarning, stacklevel=2)
     result.raise_if_nothing_ran()
-    return replace(result, columns=columns)
+    return RecordedResult.of(result, columns)
 
 
 def sweep(

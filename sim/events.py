@@ -110,6 +110,29 @@ class CopyKind(_Word):
     POST = "post", "a boundary that verification passed"
 
 
+class Stop(_Word):
+    """What ended a chunk; a split of a user's own may name others."""
+
+    BUDGET = "budget", "what was left of the step's token budget"
+    BLOCK_BOUNDARY = "block-boundary", "rounded down to the grid"
+    MID_BLOCK = "mid-block", "the end of the block that it started inside"
+    EVERY_BOUNDARY = "every-boundary", "the next block boundary"
+    RETAINED = "retained", "the next boundary that retention keeps"
+    LAST_CACHE_POSITION = "last-cache-position", "the last end that the cache could use again"
+    PARTIAL_TAIL = "partial-tail", "the prompt's end in hash units"
+    REPLAY_BOUNDARY = "replay-boundary", "where the same prompt, sent again, can start at most"
+    SNAPSHOT_POINT = "snapshot-point", "where the client asks for a state"
+    JUNCTION = "junction", "where another prompt with this prefix goes on differently"
+    CHECKPOINT = "checkpoint", "a chunk that exports a checkpoint on its way"
+    LOOK_AHEAD = "look-ahead", "what a look-ahead drafter holds back"
+    ENCODER = "encoder", "an image or the like behind it could not be encoded yet"
+    THRESHOLD = "threshold", "the long-prefill threshold"
+    MAX_MODEL_LEN = "max-model-len", "the model's length"
+    PROMPT_END = "prompt-end", "the end of the prompt"
+    DECODE = "decode", "a decode step"
+    SPLIT = "split", "a rule of yours"
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """KV cache group: layers that share block tables."""

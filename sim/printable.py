@@ -30,6 +30,11 @@ def short(text: str, most: int = 80) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
+def plural(count: int, noun: str) -> str:
+    """``1 root``, ``3 roots``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def few(texts: Sequence[str], most: int) -> str:
     """First ``most`` texts with commas between them, and how many more there are."""
     more = [f"and {len(texts) - most:,} more"] if len(texts) > most else []

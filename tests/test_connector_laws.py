@@ -59,7 +59,7 @@ def cases(
     """vLLM 0.28's rules, and a lookup that returns states only where they are; one load in ``odds`` fails."""
     world = draw(worlds("vllm-0.28.0", drafts_fit=True))
     rules = {
-        "offload": "aligned-window",
+        "tier_return": "aligned-window",
         "connector": draw(st.sampled_from(connectors)),
         "load_failure": draw(st.sampled_from(failures)),
     }

@@ -12,8 +12,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cache
-from itertools import groupby
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -29,6 +28,7 @@ from stateat.sim.geometry.families import FAMILIES, MODEL_TYPES
 from stateat.sim.geometry.named import NAMED
 from stateat.sim.geometry.releases import ALL_MODE, SIZING
 from stateat.sim.options import METHODS
+from stateat.sim.releases import pages as pages_of_rules
 from stateat.sim.releases.presets import PRESETS
 from stateat.sim.releases.rules import RULES
 from stateat.sim.rules.split import Chunk
@@ -443,34 +443,10 @@ def test_invariants_and_mechanisms_that_a_file_may_name_are_those_of_the_pages()
     assert [row[0] for row in tables(DOCS / "mechanisms.md")["Mechanisms"]] == list(MECHANISMS)
 
 
-def test_every_rule_and_every_value_is_documented() -> None:
-    found: dict[str, list[str]] = {}
-    rule = ""
-    for row in tables(DOCS / "rules.md")["The rules"]:
-        rule = code(row[0])[0] if code(row[0]) else rule
-        found.setdefault(rule, []).append(code(row[2])[0])
-    assert found == {name: list(values) for name, values in RULES.items()}
-
-
-def test_it_is_told_which_presets_use_a_value() -> None:
-    releases = {name.removeprefix("vllm-").removesuffix(".0"): values for name, values in PRESETS.items()}
-    rule = ""
-    for row in tables(DOCS / "rules.md")["The rules"]:
-        rule = code(row[0])[0] if code(row[0]) else rule
-        using = [values[rule] == code(row[2])[0] for values in releases.values()]
-        spans = [
-            [name for name, _ in run] for used, run in groupby(zip(releases, using, strict=True), itemgetter(1)) if used
-        ]
-        told = [span[0] if len(span) == 1 else f"{span[0]} to {span[-1]}" for span in spans]
-        assert row[5] == ("all" if all(using) else ", ".join(told) or "none")
-
-
-def test_the_table_of_presets_is_the_presets() -> None:
-    rows = [[code(cell)[0] for cell in row] for row in tables(DOCS / "rules.md")["Presets"]]
-    head = re.search(r"^\| rule \|(.*)\|$", (DOCS / "rules.md").read_text(), re.M)
-    assert head is not None
-    releases = code(head[1])
-    assert {r: {row[0]: row[1 + i] for row in rows} for i, r in enumerate(releases)} == PRESETS
+def test_the_page_of_rules_is_printed_from_their_records() -> None:
+    text = (DOCS / "rules.md").read_text(encoding="utf-8")
+    assert {name for _, name, _ in pages_of_rules.PART.findall(text)} == set(pages_of_rules.PARTS)
+    assert text == pages_of_rules.page(text), "run make docs"
 
 
 def test_every_stop_and_every_field_of_a_chunk_is_documented() -> None:

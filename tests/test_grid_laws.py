@@ -84,7 +84,7 @@ def test_a_seed_does_harm_exactly_where_its_column_is_another(block: int, other:
     """S14; where the column is that in which the chunk ends, nothing is carried there either."""
     prompt = block * blocks
     options = {"groups": pair(block, block), "cache_config_block_size": other, "max_num_batched_tokens": block}
-    outcome = twice(prompt, more, rules={"grid": "recurrent-group", "seed": "scheduler-block"}, **options)
+    outcome = twice(prompt, more, rules={"grid": "recurrent-group", "restore_column": "scheduler-block"}, **options)
     assert outcome.hits["b"] == prompt
     right, seeded = (prompt - 1) // block, (prompt - 1) // other
     assert outcome.wrong_restores == (right != seeded)
@@ -97,7 +97,7 @@ def test_a_seed_does_harm_exactly_where_its_column_is_another(block: int, other:
 def test_a_column_past_the_row_is_out_of_range(block: int, blocks: int, more: int) -> None:
     prompt = block * blocks
     options = {"groups": pair(block, block), "initial_block_size": 1, "max_model_len": prompt + more + 1}
-    outcome = twice(prompt, more, rules={"seed": "stale-config"}, max_num_batched_tokens=block, **options)
+    outcome = twice(prompt, more, rules={"restore_column": "stale-config"}, max_num_batched_tokens=block, **options)
     width = -(-(prompt + more + 1) // block)
     found = [f.verdict for f in outcome.findings if f.invariant == "I10"]
     assert (found == ["out of range"]) == (prompt - 1 >= width)

@@ -24,6 +24,9 @@ FILES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.p
 MEETING_PLACE = ("stateat.sim.events", "stateat.sim.tokens")
 """All of `sim` that `oracle` may know."""
 
+KNOW_THE_ORACLE = ("stateat.sim.run.simulate", "stateat.sim.explain.drift")
+"""The modules of `sim` that may know `oracle`: who asks it about a run, and who asks its model about a drift."""
+
 HEAVY = ("torch", "triton", "pandas", "matplotlib", "scipy", "joblib", "pyarrow", "vllm")
 """What `stateat --help` and a digest run do not load."""
 
@@ -56,7 +59,8 @@ def within(name: str, *packages: str) -> bool:
 def imports(source: str) -> Iterator[tuple[int, str, str]]:
     """Line, local name and full dotted name of every import, wherever it stands.
 
-    What is imported from a module counts as its attribute: `from stateat.sim import events` is `stateat.sim.events`.
+    What is imported from a module counts as that module's attribute: `from stateat.sim import events` is
+    `stateat.sim.events`.
     """
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -91,8 +95,8 @@ def wrong_directions(module: str, source: str) -> list[str]:
             why = "kernels knows neither sim nor oracle"
         elif within(module, "stateat.oracle") and within(name, "stateat.sim") and not within(name, *MEETING_PLACE):
             why = "of sim, oracle knows stateat.sim.events and stateat.sim.tokens"
-        elif within(module, "stateat.sim") and within(name, "stateat.oracle") and module != "stateat.sim.run.simulate":
-            why = "of sim, only stateat.sim.run.simulate knows oracle"
+        elif within(module, "stateat.sim") and within(name, "stateat.oracle") and module not in KNOW_THE_ORACLE:
+            why = f"of sim, only {' and '.join(KNOW_THE_ORACLE)} know oracle"
         elif module == "stateat":
             if within(name, "stateat.sim.api", "stateat.sim.errors"):
                 continue

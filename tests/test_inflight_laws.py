@@ -93,7 +93,7 @@ def test_a_dropped_step_poisons_nothing_that_is_published_at_commit(
     world: World, preset: str, depth: int, aborts: tuple[int, ...]
 ) -> None:
     padded = Padded()
-    outcome = run(world.under(preset, publish="at-commit", abort="dropped"), depth, aborts, padded)
+    outcome = run(world.under(preset, publish="at-commit", aborted_steps="dropped"), depth, aborts, padded)
     assume(not padded.found)
     event(f"hits: {outcome.restores > 0}")
     assert wrong(outcome) == {}
@@ -105,7 +105,7 @@ def test_a_dropped_step_poisons_nothing_if_its_claims_go_with_it(
     world: World, preset: str, depth: int, aborts: tuple[int, ...]
 ) -> None:
     padded = Padded()
-    outcome = run(world.under(preset, abort="dropped-and-unpublished"), depth, aborts, padded)
+    outcome = run(world.under(preset, aborted_steps="dropped-and-unpublished"), depth, aborts, padded)
     assume(not padded.found)
     assert not {"I1", "I9"} & wrong(outcome).keys() or outcome.restores
 
@@ -114,7 +114,7 @@ def test_a_dropped_step_whose_claims_stay_is_found_to_poison() -> None:
     """Negative control of the laws above."""
     world = find(
         worlds("vllm-0.28.0", tight=False),
-        lambda w: run(w.under("vllm-0.28.0", abort="dropped"), 3, (1, 2)).poisoned > 0,
+        lambda w: run(w.under("vllm-0.28.0", aborted_steps="dropped"), 3, (1, 2)).poisoned > 0,
         settings=FIRST,
     )
     assert run(world.under("vllm-0.28.0"), 3, (1, 2)).poisoned == 0

@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 from worlds import Padded, World, worlds
 
 from stateat.sim.adapters.log import Recorder
+from stateat.sim.cache.manager import KVCache
 from stateat.sim.engine.scheduler import Scheduler
 from stateat.sim.events import Fanout, Observer
-from stateat.sim.releases import presets, rules
+from stateat.sim.releases import presets
+from stateat.sim.releases.policy import Policy
 from stateat.sim.run.clock import Simulation
 from stateat.sim.run.result import Outcome
 from stateat.sim.run.simulate import audit, drive
@@ -142,9 +144,10 @@ def test_hit_tokens_are_exactly_the_tokens_not_computed(world: World, preset: st
 @given(world=worlds(), preset=PRESETS, fast_forward=st.booleans())
 def test_every_reference_is_returned_at_the_end(world: World, preset: str, fast_forward: bool) -> None:
     options = replace(world.options, preset=preset)
-    scheduler = Scheduler(options, rules.resolve(presets.table(preset, {})), Fanout([]), 0, fast_forward)
+    scheduler = Scheduler(Policy.of(replace(options, rules={})), Fanout([]), 0, fast_forward)
     simulation = Simulation(scheduler, options, world.arrivals, world.budgets, Fanout([]))
     simulation.run()
+    assert isinstance(scheduler.cache, KVCache)
     pool = scheduler.cache.pool
     if simulation.livelock:
         assert scheduler.waiting or scheduler.running

@@ -14,17 +14,19 @@ from worlds import Padded, World, worlds
 
 from stateat.oracle.audit import Auditor
 from stateat.sim.adapters.log import Recorder
-from stateat.sim.cache.tier import WINDOWS
+from stateat.sim.cache.manager import KVCache
+from stateat.sim.cache.tier import TIER_RETURN
 from stateat.sim.engine.scheduler import Scheduler
 from stateat.sim.events import Fanout, Observer
 from stateat.sim.options import Offload, Speculative
-from stateat.sim.releases import presets, rules
+from stateat.sim.releases import presets
+from stateat.sim.releases.policy import Policy
 from stateat.sim.run.clock import Simulation
 from stateat.sim.run.result import Outcome
 from stateat.sim.run.simulate import audit, drive
 
 FIRST = settings(max_examples=5000, derandomize=True, database=None, phases=[Phase.generate])
-WITH_ALL_MODE = [name for name, values in presets.PRESETS.items() if values["kernel"] == "align-and-all"]
+WITH_ALL_MODE = [name for name, values in presets.PRESETS.items() if values["state_writes"] == "align-and-all"]
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ class Ledger(Auditor):
 @given(case=tiered(), data=st.data())
 def test_what_is_loaded_is_what_was_stored_right_or_wrong(case: Tiered, data: st.DataObject) -> None:
     preset = data.draw(st.sampled_from(presets_of(case)))
-    case = case.under(preset, offload=data.draw(st.sampled_from(list(WINDOWS))))
+    case = case.under(preset, tier_return=data.draw(st.sampled_from(list(TIER_RETURN))))
     ledger = Ledger()
     outcome = run(case, [ledger])
     event(f"loads: {ledger.loaded > 0}")
@@ -130,7 +132,7 @@ def test_an_aligned_window_never_poisons(case: Tiered, data: st.DataObject) -> N
     """Any prompt length, any blocks, any tier: nobody is started from another state than his own."""
     preset = data.draw(st.sampled_from([p for p in presets_of(case) if p != "vllm-0.26.0"]))
     padded = Padded()
-    outcome = run(case.under(preset, offload="aligned-window"), [padded])
+    outcome = run(case.under(preset, tier_return="aligned-window"), [padded])
     assume(not padded.found)
     event(f"loads: {outcome.loaded_tokens > 0}")
     assert [f.message for f in outcome.findings if f.severity == "poison"] == []
@@ -149,14 +151,14 @@ def test_each_weaker_window_is_found_to_start_somebody_wrong(preset: str, value:
     """The detector is not blind to any of them; the law's window clears the same world."""
 
     def wrong(case: Tiered) -> bool:
-        outcome = run(case.under(preset, offload=value))
+        outcome = run(case.under(preset, tier_return=value))
         return bool(outcome.loaded_tokens) and any(f.invariant == "I10" for f in outcome.findings)
 
     def clean(case: Tiered) -> bool:
-        return not any(f.severity == "poison" for f in run(case.under(preset, offload="aligned-window")).findings)
+        return not any(f.severity == "poison" for f in run(case.under(preset, tier_return="aligned-window")).findings)
 
     found = find(tiered(drafts_fit=True, mode=mode), lambda case: wrong(case) and clean(case), settings=FIRST)
-    assert run(found.under(preset, offload=value)).wrong_restores > 0
+    assert run(found.under(preset, tier_return=value)).wrong_restores > 0
 
 
 @settings(max_examples=150)
@@ -182,9 +184,11 @@ def test_the_log_gives_the_same_findings_as_the_run(tmp_path: Path, case: Tiered
 @given(case=tiered(), data=st.data(), fast_forward=st.booleans())
 def test_every_reference_is_returned_at_the_end(case: Tiered, data: st.DataObject, fast_forward: bool) -> None:
     options = replace(case.world.options, preset=data.draw(st.sampled_from(presets_of(case))))
-    scheduler = Scheduler(options, rules.resolve(presets.table(options.preset, {})), Fanout([]), 0, fast_forward)
+    scheduler = Scheduler(Policy.of(replace(options, rules={})), Fanout([]), 0, fast_forward)
     simulation = Simulation(scheduler, options, case.world.arrivals, case.world.budgets, Fanout([]), resets=case.resets)
     simulation.run()
-    assert scheduler.cache.tier is not None and len(scheduler.cache.tier) <= options.offload.blocks
+    assert isinstance(scheduler.cache, KVCache)
+    tier = scheduler.cache.lower_tier.tier
+    assert tier is not None and len(tier) <= options.offload.blocks
     if not simulation.livelock:
         assert scheduler.cache.pool.refs == [0] * options.num_blocks

@@ -14,7 +14,7 @@ import stateat.sim.sweeps.stats
 from stateat.sim.run import frames
 from stateat.sim.sweeps.model import Choice, Integers, LogUniform, SweepFile, Uniform
 from stateat.sim.sweeps.table import HEAD
-from stateat.sim.sweeps.work import COUNTS
+from stateat.sim.sweeps.work import CAME
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON, SWEEPS = ROOT / "docs" / "python.md", ROOT / "docs" / "sweeps.md"
@@ -70,7 +70,7 @@ def test_every_column_of_a_frame_is_on_the_page(name: str) -> None:
 
 
 def test_every_column_of_a_sweeps_table_is_on_the_page() -> None:
-    assert cells(SWEEPS, "## The table") == [*HEAD, "engine.max_num_seqs", *COUNTS, "error"]
+    assert cells(SWEEPS, "## The table") == [*HEAD, "engine.max_num_seqs", *CAME, "error"]
 
 
 def test_every_key_of_a_sweep_file_is_on_the_page() -> None:

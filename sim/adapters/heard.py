@@ -42,9 +42,9 @@ class Row:
     start: int
     end: int
     drafts: int
-    """Drafts that verification judges."""
+    """Number of drafts that verification judges."""
     run: int
-    """Drafts among them that the kernel consumes too."""
+    """Number of those that the kernel consumes too."""
     steps: int
     era: int
     emits: bool

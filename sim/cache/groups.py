@@ -1,59 +1,45 @@
-"""Block tables and what is done to them: one manager for a group of attention layers, one for recurrent ones.
+"""Managers of block tables, one for each group: of attention layers, or of recurrent ones.
 
 A recurrent table (align mode) has a state only in some of its columns: those where a chunk ended on a boundary
-(until they are retired), the running column, and K columns behind it for the states after each draft.
+(until they are freed), the running column, and K columns behind it for the states after each draft.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-from stateat.sim.cache.lookup import Geometry
-from stateat.sim.cache.pool import NULL, BlockPool, Entry
-from stateat.sim.cache.skipped_states import KeepsServed, Retire
+from stateat.sim.cache.ledger import FullBlock, Ledger
+from stateat.sim.cache.pool import NULL, BlockPool
+from stateat.sim.cache.skipped_states import KeepsServed, SkippedStates
 from stateat.sim.events import Withdrawal
-from stateat.sim.rules.tail_copy import PartialHit
-
-OnClaim = Callable[[int, int, str, int, int, bytes], None]
-"""(group, block, request, column, offset, hash)"""
-
-
-class Full(NamedTuple):
-    """A full block that was advertised."""
-
-    request: str
-    group: int
-    hash: bytes
-    block: int
-    tokens: int
+from stateat.sim.rules.tail_copy import TailCopy
 
 
 @dataclass(slots=True)
 class Table:
-    """One request's blocks in one group."""
+    """A request's blocks in one group."""
 
     blocks: list[int] = field(default_factory=list)
     cached: int = 0
-    """Leading columns that were offered to the cache."""
+    """Leading columns that were offered to be published."""
     started: bool = False
-    """Recurrent: whether blocks were allocated (not only hit) since admission."""
+    """Recurrent: blocks were allocated (not only hit) since admission."""
     last_state: int = -1
-    """Recurrent: the column of the state before the running one, until it is retired."""
+    """Recurrent: the column of the state before the running one, until it is freed."""
     partial: tuple[int, int] | None = None
     """A shared block, with its column, that must be copied before the request writes on."""
     retired: int = 0
-    """Recurrent: columns before this one were retired."""
+    """Recurrent: columns before this one were freed."""
     checkpoint: tuple[int, int] | None = None
     """Recurrent: the offset that this chunk exports on its way, and the column for it."""
     unpublished: int = 0
-    """Recurrent: the tail that is computed and not published yet (rule ``partial_hit``)."""
+    """Recurrent: the tail that is computed and not published yet (rule ``tail_copy``)."""
 
 
 @dataclass(slots=True)
 class CopyOnWrite:
-    """A whole-page copy to make before anything else in this step."""
+    """Copy of a whole page, to make before anything else in this step."""
 
     request: str
     group: int
@@ -61,30 +47,44 @@ class CopyOnWrite:
     target: int
 
 
-class GroupCache:
-    """What both kinds share: the table's hashes, full blocks of which become claims."""
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A group's manager's place in the cache."""
 
-    def __init__(self, group: int, block_size: int, pool: BlockPool, geo: Geometry, claim: OnClaim | None) -> None:
-        self.group = group
-        self.block_size = block_size
-        self.pool = pool
-        self.unit = geo.hash_unit
-        self.scale = block_size // geo.hash_unit
-        self.claim = claim
-        self.full: list[Full] | None = None
-        """Full blocks that were advertised, where somebody wants to know."""
-        self.tails: tuple[bool, bool] = False, False
-        """Whether tails inside a block are told too: those that a copy keeps, and those that are published."""
+    group: int
+    block_size: int
+    """Tokens in a block."""
+    hash_unit: int
+    """Tokens that a hash covers."""
+    pool: BlockPool
+    ledger: Ledger
+    drops: bool = False
+    """A look-ahead drafter makes the group give up the last block (or hash unit) of a hit."""
+
+
+class GroupCache:
+    """The manager of one group's block tables, whose full blocks are published."""
+
+    recurrent = False
+    """The layers are recurrent: their slots, not only their blocks, are told to the observer."""
+
+    def __init__(self, place: Place) -> None:
+        self.group = place.group
+        self.block_size = place.block_size
+        self.pool = place.pool
+        self.ledger = place.ledger
+        self.drops = place.drops
+        self.unit = place.hash_unit
+        self.scale = place.block_size // place.hash_unit
+        """Hash units in a block."""
         self.copies: list[CopyOnWrite] = []
         self.follower_copies = True
-        """Whether a request that hits a tail makes a copy of it."""
-        self.journal: list[tuple[str, Entry]] | None = None
-        """What was advertised, by which request, where somebody wants to know."""
-        self.hides = False
-        """Whether it is hidden until its step has committed."""
+        """A request that hits a tail makes a copy of it."""
+        self.published_now: set[bytes] = set()
+        """Primary hashes that this step published, of states: a hit on one of them waits for the next."""
 
     def skipped(self, computed: int) -> int:
-        """Leading columns that a request with so many tokens computed does not need."""
+        """Return how many leading columns a request with so many tokens computed does not need."""
         return 0
 
     def adopt(self, table: Table, hit: list[int], hit_tokens: int, total: int) -> None:
@@ -103,7 +103,8 @@ class GroupCache:
             table.cached = column
 
     def shares_tail(self, hit: list[int], hit_tokens: int) -> bool:
-        """Whether a hit ends inside its last block; a group may have less of it than was agreed on (rule lookup)."""
+        """Return True if a hit ends inside its last block; a group may have less of it than was agreed on (rule
+        ``lookup``)."""
         return hit_tokens % self.block_size > 0 and hit_tokens // self.block_size < len(hit)
 
     def redirect(self, request: str, table: Table, copy: int) -> None:
@@ -111,12 +112,12 @@ class GroupCache:
         assert table.partial is not None
         column, source = table.partial
         table.blocks[column] = copy
-        self.pool.refs[copy] += 1
+        self.pool.touch((copy,))
         self.copies.append(CopyOnWrite(request, self.group, source, copy))
         table.partial = None
 
     def drop(self, table: Table, columns: list[int]) -> list[int]:
-        """Let go of the blocks of these columns; returns them."""
+        """Free the blocks of these columns; return them."""
         blocks = table.blocks
         freed = [blocks[c] for c in columns]
         for column in columns:
@@ -125,18 +126,18 @@ class GroupCache:
         return freed
 
     def unserved(self, table: Table, columns: list[int]) -> list[int]:
-        """Those of these columns whose blocks the cache does not advertise."""
+        """Return those of these columns whose blocks are not published."""
         return [column for column in columns if self.pool.primary[table.blocks[column]] is None]
 
     def evictable(self, hit: list[int]) -> int:
-        """How many of a hit's blocks are in the free queue, and would leave it."""
+        """Count the blocks of a hit that are in the free queue, and would leave it."""
         refs = self.pool.refs
         return sum(1 for b in hit if b != NULL and refs[b] == 0)
 
     def publish(
         self, request: str, table: Table, hashes: list[bytes], tokens: int, kept: Callable[[int], bool] | None = None
     ) -> list[bytes]:
-        """Advertise the full blocks of the first ``tokens`` tokens; returns the new primary hashes.
+        """Publish the full blocks of the first ``tokens`` tokens; return the new primary hashes.
 
         ``kept``: which ends (tokens) retention lets be published; all of them by default.
         """
@@ -153,10 +154,12 @@ class GroupCache:
             self._insert(request, block, column, end, key)
             published.append(key)
         table.cached = max(table.cached, full)
+        if published and self.recurrent:
+            self.published_now.update(published)
         return published
 
     def publish_tail(self, request: str, table: Table, hashes: list[bytes], column: int, tokens: int) -> bytes | None:
-        """Advertise a block under a boundary inside it; the hash, or None for a column without a block."""
+        """Publish a block under a boundary inside it; return the hash, or None for a column without a block."""
         block = table.blocks[column] if column < len(table.blocks) else NULL
         if block == NULL:
             return None
@@ -165,20 +168,21 @@ class GroupCache:
         known = pool.primary[block] == key or pool.holds(self.group, key, block)
         if not known and pool.primary[block] is not None and pool.primary_tokens[block] < tokens:
             pool.remove(block, Withdrawal.REKEY)
-        self._insert(request, block, column, tokens, key, not isinstance(self, RecurrentCache))
+        self._insert(request, block, column, tokens, key, copied=not self.recurrent)
         return key
 
     def _insert(self, request: str, block: int, column: int, tokens: int, key: bytes, copied: bool = True) -> None:
         if not self.pool.insert(self.group, key, block, tokens):
             return
-        if self.journal is not None:
-            self.journal.append((request, (self.group, key, block)))
-            if self.hides:
-                self.pool.hidden.add((key, block))
-        if self.claim is not None:
-            self.claim(self.group, block, request, column, tokens, key)
-        if self.full is not None and (tokens % self.block_size == 0 or self.tails[not copied]):
-            self.full.append(Full(request, self.group, key, block, tokens))
+        ledger = self.ledger
+        if ledger.traces:
+            ledger.journal.append((request, (self.group, key, block)))
+            if ledger.hides:
+                self.pool.hide(key, block)
+        if self.recurrent:
+            ledger.claim(self.group, block, request, column, tokens, key)
+        if ledger.stores and (tokens % self.block_size == 0 or ledger.tails[not copied]):
+            ledger.full.append(FullBlock(request, self.group, key, block, tokens))
 
 
 class AttentionCache(GroupCache):
@@ -187,18 +191,18 @@ class AttentionCache(GroupCache):
     def needed(
         self, table: Table, hit: list[int], hit_tokens: int, tokens: int, checkpoint: bool = False, computed: int = 0
     ) -> int:
-        """Blocks to take for ``tokens`` tokens, ``computed`` of them computed; those of a hit that leave the free queue
-        count."""
+        """Count the blocks to take for ``tokens`` tokens, ``computed`` of them computed, and those of a hit that leave
+        the free queue."""
         skipped = self.skipped(computed)
         new = max(-(-tokens // self.block_size) - max(skipped, len(hit) + len(table.blocks)), 0)
         return new + self.evictable(hit[skipped:]) + self.shares_tail(hit, hit_tokens)
 
     def load(self, table: Table, total: int) -> list[int]:
-        """Blocks for tokens that a connector computed."""
+        """Allocate for tokens that a connector computed; return the blocks."""
         return self._extend(table, total)
 
     def extend(self, request: str, table: Table, tokens: int) -> list[int]:
-        """Allocate up to ``tokens`` tokens; returns the new blocks."""
+        """Allocate up to ``tokens`` tokens; return the new blocks."""
         new: list[int] = []
         if table.partial is not None:
             new = self.pool.take(1)
@@ -214,94 +218,79 @@ class AttentionCache(GroupCache):
         return new
 
     def publish_prompt_tail(self, request: str, table: Table, hashes: list[bytes], boundary: int, tokens: int) -> None:
-        """Advertise the prompt's last hash boundary, once computed, if it lies inside a block."""
+        """Publish the prompt's last hash boundary, once computed, if it lies inside a block."""
         if 0 < boundary <= tokens and boundary % self.block_size:
             self.publish_tail(request, table, hashes, boundary // self.block_size, boundary)
 
 
-class AllModeCache(AttentionCache):
-    """Recurrent layers in ``all`` mode: every boundary has a column, as in attention, and K columns follow."""
+class StateCache(GroupCache):
+    """The manager of a recurrent group, whatever its cache mode."""
 
-    def __init__(
-        self,
-        group: int,
-        block_size: int,
-        pool: BlockPool,
-        geo: Geometry,
-        claim: OnClaim | None,
-        spare: int,
-        retire: Retire,
-    ) -> None:
-        super().__init__(group, block_size, pool, geo, claim)
-        self.spare = spare
+    recurrent = True
+
+    def __init__(self, place: Place, *, spare_blocks: int, retire: SkippedStates) -> None:
+        super().__init__(place)
+        self.spare = spare_blocks
+        """Blocks behind the running one, for the states after each draft."""
         self.retire_rule = retire
         self.keeps_served = isinstance(retire, KeepsServed)
-        self.published_now: set[bytes] = set()
 
     def skipped(self, computed: int) -> int:
-        """All before the one that holds state@computed."""
+        """Return how many columns lie before the one that holds state@computed."""
         return max(computed - 1, 0) // self.block_size
+
+
+class AllModeCache(StateCache, AttentionCache):
+    """Recurrent layers in ``all`` mode: every boundary has a column, as in attention, and K columns follow."""
 
     def needed(
         self, table: Table, hit: list[int], hit_tokens: int, tokens: int, checkpoint: bool = False, computed: int = 0
     ) -> int:
-        """As for attention, with K blocks more."""
+        """Count the blocks as for attention, and K more."""
         return super().needed(table, hit, hit_tokens, tokens + self.spare * self.block_size, checkpoint, computed)
 
     def extend(self, request: str, table: Table, tokens: int) -> list[int]:
-        """Returns what is appended to the worker's table."""
+        """Allocate up to ``tokens`` tokens and K blocks more; return what is appended to the worker's table."""
         return super().extend(request, table, tokens + self.spare * self.block_size)
 
     def retire(self, table: Table, computed: int) -> list[int]:
-        """Free states that lie before the one that a request at ``computed`` tokens reads; returns them."""
+        """Free the states before the one that a request at ``computed`` tokens reads; return them."""
         columns = self.retire_rule(table.blocks, (computed - 1) // self.block_size, 0) if computed > 1 else []
         return self.drop(table, self.unserved(table, columns) if self.keeps_served else columns)
 
 
-class RecurrentCache(GroupCache):
-    """Recurrent layers in align mode."""
+class RecurrentCache(StateCache):
+    """Recurrent layers in ``align`` mode."""
 
     def __init__(
         self,
-        group: int,
-        block_size: int,
-        pool: BlockPool,
-        geo: Geometry,
-        claim: OnClaim | None,
-        num_speculative_blocks: int,
-        retire: Retire,
+        place: Place,
+        *,
+        spare_blocks: int,
+        retire: SkippedStates,
         eager: bool = False,
         claims_scratch: bool = False,
-        partial_hit: PartialHit | None = None,
+        tail_copy: TailCopy | None = None,
     ) -> None:
-        super().__init__(group, block_size, pool, geo, claim)
-        self.partial_hit = PartialHit() if partial_hit is None else partial_hit
-        self.follower_copies = self.partial_hit.follower_copies
-        self.spare = num_speculative_blocks
-        self.retire_rule = retire
-        self.keeps_served = isinstance(retire, KeepsServed)
+        super().__init__(place, spare_blocks=spare_blocks, retire=retire)
+        self.tail_copy = TailCopy() if tail_copy is None else tail_copy
+        self.follower_copies = self.tail_copy.follower_copies
         self.eager = eager
-        """Whether a request counts as started once it is scheduled, or only once it was given a block."""
+        """A request counts as started once it is scheduled; else once it was given a block."""
         self.claims_scratch = claims_scratch
-        """Whether a checkpoint may take the column of a speculative block."""
-        self.published_now: set[bytes] = set()
-        """Primary hashes registered in this step: a hit on one of them waits for the next."""
+        """A checkpoint may take the column of a speculative block."""
 
     def room_for_checkpoint(self, table: Table, end: int) -> int:
-        """The column into which a chunk that ends at ``end`` tokens could export a state; -1: none."""
+        """Return the column into which a chunk that ends at ``end`` tokens could export a state; -1: none."""
         column, blocks = -(-end // self.block_size) - 2, table.blocks
         free = column >= len(blocks) or blocks[column] == NULL
         scratch = self.claims_scratch and table.started and column >= len(blocks) - self.spare
         return column if column >= 0 and (free or scratch) else -1
 
-    def skipped(self, computed: int) -> int:
-        """All before the one that holds state@computed."""
-        return max(computed - 1, 0) // self.block_size
-
     def needed(
         self, table: Table, hit: list[int], hit_tokens: int, tokens: int, checkpoint: bool = False, computed: int = 0
     ) -> int:
-        """As for attention; a started request reuses its speculative blocks and takes one at most."""
+        """Count the blocks as for attention; a started request reuses its speculative blocks and takes one at most."""
         new = -(-tokens // self.block_size) + self.spare - len(hit) - len(table.blocks)
         partial = 1 if table.partial is not None or self.shares_tail(hit, hit_tokens) else 0
         if partial:
@@ -312,7 +301,7 @@ class RecurrentCache(GroupCache):
         return new + self.evictable(hit)
 
     def retire(self, table: Table, computed: int) -> list[int]:
-        """Free states that lie before the one that a request at ``computed`` tokens reads; returns them."""
+        """Free the states before the one that a request at ``computed`` tokens reads; return them."""
         freed: list[int] = []
         blocks = table.blocks
         if computed > 1:
@@ -330,7 +319,7 @@ class RecurrentCache(GroupCache):
         return freed
 
     def load(self, table: Table, total: int) -> list[int]:
-        """One block, for the state that a connector computed."""
+        """Allocate a block for the state that a connector computed; return it."""
         new = self.pool.take(-(-total // self.block_size) - len(table.blocks))
         table.blocks.extend(new)
         return new
@@ -338,7 +327,7 @@ class RecurrentCache(GroupCache):
     def extend(self, request: str, table: Table, tokens: int) -> list[int]:
         """Allocate the running column of a chunk that ends at ``tokens``, and K columns behind it.
 
-        Returns what is appended to the worker's table: nulls, relocated speculative blocks, new blocks (for a
+        Return what is appended to the worker's table: nulls, relocated speculative blocks, new blocks (for a
         request that had none the whole table counts, see the worker).
         """
         blocks, spare = table.blocks, self.spare
@@ -375,21 +364,22 @@ class RecurrentCache(GroupCache):
         return appended + new
 
     def _move(self, request: str, table: Table, copy: int) -> None:
-        """A started request stays on its block (the worker's table only grows), so the claims move to the copy."""
+        """Move a shared tail's claims to a copy: a started request stays on its block (the worker's table only
+        grows)."""
         assert table.partial is not None
         column, source = table.partial
         pool = self.pool
-        for key, tokens in pool.remove(source, Withdrawal.MOVE) if self.partial_hit.moves_claims else ():
+        for key, tokens in pool.remove(source, Withdrawal.MOVE) if self.tail_copy.moves_claims else ():
             self._insert(request, copy, column, tokens, key)
-        pool.refs[source] += 1
+        pool.touch((source,))
         self.copies.append(CopyOnWrite(request, self.group, source, copy))
         moved = pool.primary[copy]
-        if moved is not None and self.partial_hit.rearms:
+        if moved is not None and self.tail_copy.rearms:
             self.published_now.add(moved)
         table.partial = None
 
     def publish_end(self, request: str, table: Table, hashes: list[bytes], tokens: int, once: bool = False) -> None:
-        """Advertise the state at a reusable end where this chunk stops, mostly inside a block.
+        """Publish the state at a reusable end where this chunk stops, mostly inside a block.
 
         ``once``: leave a block alone that is keyed there already.
         """
@@ -403,11 +393,11 @@ class RecurrentCache(GroupCache):
             return
         self.published_now.add(key)
         if tokens % self.block_size:
-            table.partial = (column, table.blocks[column]) if self.partial_hit.owner_copies else None
+            table.partial = (column, table.blocks[column]) if self.tail_copy.owner_copies else None
             table.cached = column
 
     def publish_under_node(self, request: str, table: Table, hashes: list[bytes], tokens: int, hashed: int) -> None:
-        """Advertise the state that a chunk leaves inside a block under the boundary before it, if that is hashed."""
+        """Publish the state that a chunk leaves inside a block under the boundary before it, if that is hashed."""
         node = tokens // self.block_size * self.block_size
         column = node // self.block_size
         block = table.blocks[column] if column < len(table.blocks) else NULL
@@ -419,7 +409,7 @@ class RecurrentCache(GroupCache):
             self.published_now.add(key)
 
     def publish_checkpoint(self, request: str, table: Table, hashes: list[bytes], kept: bool) -> None:
-        """Advertise the state that this chunk exports under its own offset, or (not ``kept``) under none."""
+        """Publish the state that this chunk exports under its own offset, or (not ``kept``) under none."""
         assert table.checkpoint is not None
         offset, column = table.checkpoint
         block, pool = table.blocks[column], self.pool

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from stateat.sim.cache.pool import NULL, BlockPool
 from stateat.sim.events import Group
 from stateat.sim.options import Options
-from stateat.sim.rules.partial_hits import FINE_HITS
+from stateat.sim.rules.partial_hits import PARTIAL_HITS_WHEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +20,13 @@ class Family:
     block_size: int
     groups: tuple[int, ...]
     drops: bool
-    """Whether a look-ahead drafter makes it give up the last block (or hash unit) of a hit."""
+    """A look-ahead drafter makes it give up the last block (or hash unit) of a hit."""
     window: int = 0
     """Tokens that its layers attend to; 0: all before."""
 
     @property
     def dense(self) -> bool:
-        """Whether a hit of it covers all that is shorter."""
+        """True if a hit of it covers all that is shorter."""
         return not self.recurrent and not self.window
 
 
@@ -41,9 +41,9 @@ class Geometry:
     """Hits are multiples of it: the hash unit where hits are finer than a block, else the scheduler block."""
     fine: bool
     past_the_end: bool = False
-    """Whether what a drafter drops may lie past the most tokens to hit."""
+    """The block that a drafter drops may lie past the most tokens to hit."""
     states: StateSearch | None = None
-    """How recurrent groups that a drafter makes drop are searched; None: as if it did not (all releases)."""
+    """Search of recurrent groups that a drafter makes drop; None: as if it did not (all releases)."""
 
     @property
     def attention_first(self) -> bool:
@@ -51,13 +51,13 @@ class Geometry:
 
 
 class Hit(NamedTuple):
-    """What a lookup found."""
+    """A lookup's answer."""
 
     tokens: int
     blocks: list[list[int]]
-    """Of each group; null blocks stand for recurrent columns without a state."""
+    """Blocks by group; null blocks stand for recurrent columns without a state."""
     junction: int
-    """Where some group has cached a longer prefix than all agree on: how long; 0: none."""
+    """Length (tokens) of a longer prefix that some group has than all agree on; 0: none does."""
     group_hits: list[int]
 
 
@@ -72,7 +72,7 @@ Lookup = Callable[[BlockPool, Geometry, Sequence[bytes], int, int, int], Hit]
 
 
 def flagged_or_all(groups: Sequence[Group]) -> Collection[int]:
-    """The groups that are flagged for the drafter; all of them if none is (vLLM to 0.33)."""
+    """Return the groups that are flagged for the drafter; all of them if none is (vLLM to 0.33)."""
     return {i for i, g in enumerate(groups) if g.eagle} or set(range(len(groups)))
 
 
@@ -84,8 +84,11 @@ def geometry(
     states: StateSearch | None = None,
     fine: bool | None = None,
 ) -> Geometry:
-    """The families of the options' groups; ``drops``: whether a look-ahead drafter gives something up, ``scope``:
-    of which groups; ``fine``: whether hits are finer than a block (None: as in vLLM 0.29)."""
+    """Return the families of the options' groups, and the sizes that a lookup needs.
+
+    ``drops``: a look-ahead drafter gives something up, of the groups in ``scope``. ``fine``: hits are finer than a
+    block (None: as in vLLM 0.29).
+    """
     eagle = set(flagged_or_all(options.groups) if scope is None else scope)
     members: dict[tuple[bool, int, int], list[int]] = {}
     for i, group in enumerate(options.groups):
@@ -96,7 +99,7 @@ def geometry(
         for (recurrent, size, window), groups in members.items()
     ]
     families.sort(key=lambda f: not f.dense)
-    fine = FINE_HITS["cacheable-groups"].on(options) if fine is None else fine
+    fine = PARTIAL_HITS_WHEN["cacheable-groups"].on(options) if fine is None else fine
     return Geometry(
         tuple(families),
         options.hash_unit,
@@ -116,9 +119,9 @@ def intersection(
     known: int | None = None,
     cut_all: bool = True,
 ) -> Hit:
-    """Each family accepts the candidate length or lowers it, until none does (vLLM's hybrid coordinator).
+    """Ask each family, which accepts the candidate length or lowers it, until none does (vLLM's hybrid coordinator).
 
-    ``cut_all``: whether the blocks of all attention families are cut to it, or of the first alone.
+    ``cut_all``: the blocks of all attention families are cut to it; else those of the first alone.
     """
     if known is None:
         known = limit
@@ -168,7 +171,7 @@ def family_hit(
     known: int,
     drop: bool,
 ) -> Found:
-    """What one family has of the candidate length, after what it gives up (``drop``)."""
+    """Return what one family has of the candidate length, after what it gives up (``drop``)."""
     if family.recurrent:
         if drop and geo.states is not None:
             return geo.states(pool, geo, family, hashes, candidate, known)
@@ -181,13 +184,13 @@ def family_hit(
 
 
 def margin(geo: Geometry, family: Family) -> int:
-    """How far a family looks past the candidate, so that what it drops lands back on it."""
+    """Return how far (tokens) a family looks past the candidate, so that what it drops lands back on it."""
     fine = geo.fine and not family.window
     return geo.hash_unit if fine and family.block_size > geo.hash_unit else family.block_size
 
 
 def _joint(pool: BlockPool, family: Family, key: bytes) -> list[int] | None:
-    """The block under this hash in each group of a family, or None."""
+    """Return the block under this hash in each group of a family, or None."""
     found = []
     for group in family.groups:
         block = pool.find(group, key)
@@ -200,7 +203,7 @@ def _joint(pool: BlockPool, family: Family, key: bytes) -> list[int] | None:
 def _dense_hit(
     pool: BlockPool, geo: Geometry, family: Family, hashes: Sequence[bytes], limit: int, drop: bool
 ) -> Found:
-    """Full blocks from the left while they are there, then (fine hits) the longest tail inside the next one."""
+    """Find full blocks from the left while they are there, then (fine hits) the longest tail inside the next one."""
     size, unit = family.block_size, geo.hash_unit
     scale = size // unit
     keys = hashes[scale - 1 : limit // unit // scale * scale : scale]
@@ -226,14 +229,14 @@ def _dense_hit(
 
 
 def window_blocks(window: int, block_size: int, drops: bool) -> int:
-    """Blocks in a row that a hit needs: those that the next token reaches back to, and one that is dropped."""
+    """Count the blocks in a row that a hit needs: those that the next token attends to, and one that is dropped."""
     return -(-(window - 1) // block_size) + drops
 
 
 def _window_hit(
     pool: BlockPool, geo: Geometry, family: Family, hashes: Sequence[bytes], limit: int, drop: bool
 ) -> Found:
-    """The rightmost row of as many blocks as a window reaches back to, or what there is of one from the start."""
+    """Find the rightmost row of as many blocks as a window reaches back to, or what there is of one from the start."""
     size, align = family.block_size, geo.alignment
     scale = size // geo.hash_unit
     wanted = window_blocks(family.window, size, drop)
@@ -260,7 +263,7 @@ def _window_hit(
 
 
 def state_hit(pool: BlockPool, geo: Geometry, family: Family, hashes: Sequence[bytes], limit: int) -> Found:
-    """The rightmost published state at or below the limit; the columns before it are null."""
+    """Find the rightmost published state at or below the limit; the columns before it are null."""
     size, unit = family.block_size, geo.hash_unit
     stride = unit if geo.alignment < size and size % geo.alignment == 0 else size
     for length in range(limit // stride * stride, 0, -stride):

@@ -1,213 +1,231 @@
-"""The prefix cache as a scheduler sees it: look up, allocate, publish, free."""
+"""The prefix cache of the releases: one pool of blocks, and a manager for each group."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from stateat.sim.cache.groups import AllModeCache, AttentionCache, CopyOnWrite, OnClaim, RecurrentCache, Table
-from stateat.sim.cache.lookup import Hit, Lookup, geometry
+from stateat.sim.cache.groups import AllModeCache, CopyOnWrite, RecurrentCache, StateCache, Table
+from stateat.sim.cache.interface import Decided, SplitFacts
+from stateat.sim.cache.layout import layout
+from stateat.sim.cache.lookup import Hit, Lookup
 from stateat.sim.cache.offload import Offloading
-from stateat.sim.cache.pool import BlockPool, Entry, OnUnclaim
+from stateat.sim.cache.pool import Entry
 from stateat.sim.cache.publishing import Publishing
-from stateat.sim.cache.window import ScratchCache, WindowCache
-from stateat.sim.events import Refusal
+from stateat.sim.cache.request import CacheRequest
+from stateat.sim.cache.rules import CacheRules
+from stateat.sim.cache.window import WindowCache
+from stateat.sim.events import Observer, Refusal
 from stateat.sim.options import Options
 from stateat.sim.rules.checkpoint import Query
 
-if TYPE_CHECKING:
-    from stateat.sim.engine.request import Request
-    from stateat.sim.releases.rules import Rules
-
 
 class KVCache:
-    """One pool and a manager for each group."""
+    """A :class:`stateat.sim.cache.interface.Cache`: see there for what its methods promise."""
 
-    def __init__(self, options: Options, rules: Rules, claim: OnClaim, unclaim: OnUnclaim) -> None:
+    def __init__(self, options: Options, rules: CacheRules, observer: Observer) -> None:
+        """``observer`` is told of claims, and of the slots of recurrent groups that are allocated and released."""
         self.options = options
-        self.num_groups = len(options.groups)
         self.rules = rules
-        self.enabled = options.enable_prefix_caching
-        guard = rules.drafter_guard
-        self.drop = guard.drop(options)
-        """Whether something is given up of each hit."""
-        self.ahead = guard.ahead(options)
-        """Tokens behind a block that its hash covers."""
-        self.geometry = geometry(
-            options,
-            guard.lookup_drops(options),
-            guard.past_the_end and self.num_groups > 1,
-            guard.scope(options.groups),
-            guard.states,
-            rules.fine_hits.on(options) and self.enabled,
+        self.observer = observer
+        self.layout = layout(options, rules, observer)
+        self.pool = self.layout.pool
+        self.managers = self.layout.managers
+        self.lower_tier = Offloading(self.layout, self.lookup, observer)
+        self._publishing = Publishing(self.layout)
+        self.publish = self._publishing.publish
+        self.retained = self._publishing.retained
+        self.split_facts = SplitFacts(
+            self.layout.drop,
+            self.layout.ahead,
+            self._publishing.exact_junctions,
+            self._publishing.exact_snapshots,
         )
-        self.unit = self.geometry.hash_unit
-        self.pool = BlockPool(options.num_blocks, len(options.groups))
-        recurrent = frozenset(options.recurrent)
-        if rules.eviction.deepest:
-            self.pool.deepest = recurrent
-        self.pool.last = rules.eviction.uncached_last and not self.enabled
-        self.pool.on_unclaim = lambda group, *rest: unclaim(group, *rest) if group in recurrent else None
-        self.watermark_blocks = int(options.watermark * options.num_blocks)
-        self.lookahead = options.speculative.lookahead_tokens
-        self.max_model_len = options.max_model_len
-        self.scheduler_block = options.scheduler_block_size
-        self.drops = dict.fromkeys(range(self.num_groups), False)
-        self.drops.update((g, f.drops) for f in self.geometry.families for g in f.groups)
-        spare = options.speculative.num_speculative_tokens
-        self.managers: list[AttentionCache | RecurrentCache] = []
-        for i, group in enumerate(options.groups):
-            where = (i, group.block_size, self.pool, self.geometry)
-            if group.aligned:
-                scratch = rules.checkpoint.claims_scratch
-                retire, eager, tails = rules.retire, rules.started.on, rules.partial_hit
-                self.managers.append(RecurrentCache(*where, claim, spare, retire, eager, scratch, tails))
-            elif group.recurrent:
-                self.managers.append(AllModeCache(*where, claim, spare, rules.retire))
-            elif not group.prefix_cacheable:
-                self.managers.append(ScratchCache(*where, None))
-            elif group.sliding_window:
-                size, drops = group.block_size, self.drops[i]
-                row = rules.window.row(size, group.sliding_window, drops)
-                reach = min(group.sliding_window - 1 + options.max_num_batched_tokens, options.max_model_len)
-                self.managers.append(WindowCache(*where, None, group.sliding_window, row, reach))
-            else:
-                self.managers.append(AttentionCache(*where, None))
-        self.aligned = [m for m in self.managers if isinstance(m, RecurrentCache)]
-        self.states = [m for m in self.managers if isinstance(m, RecurrentCache | AllModeCache)]
-        """Managers of recurrent groups, whatever their mode."""
-        self.windows = [m for m in self.managers if isinstance(m, WindowCache)]
-        self.publishing = Publishing(self)
-        """What is advertised, and when."""
-        self.offload = Offloading(self)
-        """The tier below the pool, if there is one."""
-        self.tier = self.offload.tier
-        self.journal: list[tuple[str, Entry]] = []
-        """What this step advertised, where that can be hidden or withdrawn."""
-        if rules.publish.hides or options.max_concurrent_batches > 1:
-            for manager in self.managers:
-                manager.journal, manager.hides = self.journal, rules.publish.hides
-        self.given: list[list[int]] = [[] for _ in options.groups]
+        self._ledger, self._tables = self.layout.ledger, self.layout.tables
+        self._states = [m for m in self.managers if isinstance(m, StateCache)]
+        self._freeing = [m for m in self.managers if isinstance(m, StateCache | WindowCache)]
+        """Managers of groups that free a running request's blocks."""
+        self._lookahead = options.speculative.lookahead_tokens
+        self._longest = options.max_model_len
+        self._state_slots = rules.state_slots.with_look_ahead
+        self._watermark_blocks = int(options.watermark * options.num_blocks)
+        self._in_flight = options.max_concurrent_batches > 1
+        self._given: list[list[int]] = [[] for _ in options.groups]
         """Blocks newly given to each attention group in this step."""
 
+    @property
+    def free_blocks(self) -> int:
+        return self.pool.num_free
+
+    # A step.
+
     def new_step(self) -> None:
-        """Forget what was published and given in the step before."""
-        for manager in self.states:
+        for manager in self._states:
             manager.published_now.clear()
-        for blocks in self.given:
+        for blocks in self._given:
             blocks.clear()
-        self.offload.published.clear()
+        self._ledger.full.clear()
+
+    def decided(self) -> Decided:
+        copies = [copy for manager in self.managers for copy in manager.copies]
+        for manager in self.managers:
+            manager.copies.clear()
+        if not self.rules.tail_copy.ordered:
+            copies.reverse()
+        given, full = self._given, self._ledger.full
+        if self._in_flight:
+            # Else the step runs before the next one is decided, and what its commit publishes counts as its own.
+            given, full = [*map(list, given)], full.copy()
+        return Decided(copies, given, full, self._ledger.take_journal())
+
+    def run(self, step: int, pinned: Sequence[CopyOnWrite]) -> None:
+        self.pool.drain(step)
+        self.pool.free([block for copy in pinned for block in (copy.source, copy.target)])
+
+    def commit(self, published: Sequence[tuple[str, Entry]]) -> None:
+        self.pool.reveal(entry for _, entry in (*published, *self._ledger.take_journal()))
+
+    def withdraw(self, published: Sequence[Entry]) -> None:
+        self.pool.withdraw(published)
+
+    def reset(self) -> bool:
+        """Withdraw all hashes of the pool; False while somebody uses a block. The tier keeps what it has."""
+        return self.pool.reset()
 
     # Looking up.
 
-    def lookup(self, request: Request, rule: Lookup | None = None) -> Hit:
-        """The longest prefix that all groups hold, one token short of everything at most; ``rule``: asked instead."""
-        if not self.enabled:
-            return self.miss()
+    def lookup(self, request: CacheRequest, rule: Lookup | None = None) -> Hit:
+        """``rule``: asked instead of the table's."""
+        groups = len(self.managers)
+        if not self.options.enable_prefix_caching:
+            return Hit(0, [[] for _ in range(groups)], 0, [0] * groups)
+        layout = self.layout
         return (rule or self.rules.lookup)(
             self.pool,
-            self.geometry,
-            self.hashes(request),
-            self.num_groups,
+            layout.geometry,
+            layout.hashes(request),
+            groups,
             request.num_tokens - 1,
-            self.hashed(request),
+            layout.hashed(request),
         )
-
-    def hashes(self, request: Request) -> list[bytes]:
-        """Of each hash unit of a request; those past :meth:`hashed` are not to be used yet."""
-        return request.hashes(self.unit, self.ahead, self.rules.item_hash.on)
-
-    def hashed(self, request: Request) -> int:
-        """Tokens whose hashes are known."""
-        return max(request.num_tokens - self.ahead, 0) // self.unit * self.unit
-
-    def miss(self) -> Hit:
-        """A hit of nothing."""
-        return Hit(0, [[] for _ in range(self.num_groups)], 0, [0] * self.num_groups)
-
-    def reset(self) -> bool:
-        """Forget all that the pool advertises; False while somebody uses a block. The tier keeps what it has."""
-        return self.pool.reset()
 
     # Allocating.
 
-    def admit(self, request: Request, new: int, hit: Hit, external: int, reserve: bool, others: bool) -> str:
-        """Allocate for a waiting request; '' or the Refusal, which leaves everything as it was.
-
-        ``reserve``: refuse unless its whole sequence would fit; ``others``: whether anything runs beside it (the
-        watermark then applies).
-        """
-        total = min(hit.tokens + external, self.max_model_len)
-        watermark = self.watermark_blocks if others else 0
+    def admit(
+        self,
+        request: CacheRequest,
+        tokens: int,
+        *,
+        hit: Hit,
+        external_tokens: int,
+        reserve_full_sequence: bool,
+        beside_others: bool,
+    ) -> str:
+        total = min(hit.tokens + external_tokens, self._longest)
+        watermark = self._watermark_blocks if beside_others else 0
         if self.rules.publish.refuses_same_step and any(
-            hit.blocks[m.group] and self.pool.primary[hit.blocks[m.group][-1]] in m.published_now for m in self.states
+            hit.blocks[m.group] and self.pool.primary[hit.blocks[m.group][-1]] in m.published_now for m in self._states
         ):
             return Refusal.SAME_STEP
-        if reserve:
-            full = min(request.num_tokens, self.max_model_len)
-            if self._needed(request, hit, total, full, full, commit=False) + watermark > self.pool.num_free:
+        tables = [Table() for _ in self.managers]
+        if reserve_full_sequence:
+            full = min(request.num_tokens, self._longest)
+            if self._needed(request, tables, hit, total, full, full, commit=False) + watermark > self.pool.num_free:
                 return Refusal.FULL_SEQUENCE
-        end = total + new
-        slots = min(end + self.lookahead, self.max_model_len)
-        needed = self._needed(request, hit, total, slots, end, commit=True)
+        end = total + tokens
+        slots = min(end + self._lookahead, self._longest)
+        needed = self._needed(request, tables, hit, total, slots, end, commit=True)
         # The state that a connector brings has a block of its own, unless the chunk ends in the same one. Releases do
         # not ask for it, and stop with an error where it is not there; here such a request is refused.
-        loaded = sum((total - 1) // m.block_size < (end - 1) // m.block_size for m in self.aligned) if external else 0
+        aligned = [m.block_size for m in self._states if isinstance(m, RecurrentCache)]
+        loaded = sum((total - 1) // size < (end - 1) // size for size in aligned) if external_tokens else 0
         if needed + max(watermark, loaded) > self.pool.num_free:
             needed += loaded
             if self.rules.admission.piecemeal and needed > self.pool.num_free:
                 # It took what there was before it found too few; nobody gives them back.
                 self.pool.take(self.pool.num_free)
             return Refusal.WATERMARK if needed <= self.pool.num_free else Refusal.BLOCKS
-        if external or any(hit.blocks):
-            self._adopt(request, hit, external, total)
-        self._extend(request, slots, end)
-        self.publishing.publish(request, end, total)
+        self._tables[request.id] = tables
+        if external_tokens or any(hit.blocks):
+            self._adopt(tables, hit, external_tokens, total)
+        self._extend(request, tables, slots, end)
+        self.publish(request, end, total)
         return ""
 
-    def grow(self, request: Request, new: int, unconfirmed: int = 0) -> bool:
-        """Allocate for a running request; False if the pool cannot.
-
-        ``unconfirmed``: of what it has computed that which steps in flight have yet to.
-        """
-        start, end = request.computed, request.computed + new
-        slots = min(end + self.lookahead, self.max_model_len)
-        for manager in self.managers:
-            if isinstance(manager, RecurrentCache | AllModeCache | WindowCache):
-                freed = manager.retire(request.tables[manager.group], start - unconfirmed)
-                if freed and manager in self.states:
-                    request.released(manager.group, freed)
-        if self._needed(request, None, start, slots, end, commit=True) > self.pool.num_free:
+    def grow(self, request: CacheRequest, tokens: int, *, unconfirmed_tokens: int = 0) -> bool:
+        start = request.computed
+        end = start + tokens
+        slots = min(end + self._lookahead, self._longest)
+        tables = self._tables[request.id]
+        for manager in self._freeing:
+            freed = manager.retire(tables[manager.group], start - unconfirmed_tokens)
+            if freed and manager.recurrent:
+                self._tell_released(request, manager.group, freed)
+        if self._needed(request, tables, None, start, slots, end, commit=True) > self.pool.num_free:
             return False
-        self._extend(request, slots, end)
-        self.publishing.publish(request, end, start)
+        self._extend(request, tables, slots, end)
+        self.publish(request, end, start)
         return True
 
-    def _needed(self, request: Request, hit: Hit | None, start: int, slots: int, end: int, commit: bool) -> int:
-        """Blocks for tokens [start, end); attention holds look-ahead slots too, a recurrent group does not.
+    def _needed(
+        self,
+        request: CacheRequest,
+        tables: Sequence[Table],
+        hit: Hit | None,
+        start: int,
+        slots: int,
+        end: int,
+        commit: bool,
+    ) -> int:
+        """Count the blocks for tokens [start, end); attention holds look-ahead slots too, a recurrent group does not.
 
         ``commit``: remember which checkpoints the chunk would export.
         """
         needed = 0
+        hit_tokens = hit.tokens if hit is not None else 0
         for manager in self.managers:
-            table = request.tables[manager.group]
+            table = tables[manager.group]
             blocks = hit.blocks[manager.group] if hit is not None else []
             tokens, checkpoint = slots, None
             if isinstance(manager, RecurrentCache):
-                tokens = slots if self.rules.state_slots.on else end
+                tokens = slots if self._state_slots else end
                 if self.options.num_prefill_checkpoint_blocks:
                     checkpoint = self._checkpoint(request, manager, table, start, end, tokens)
                     if commit:
                         table.checkpoint = checkpoint
-            if isinstance(manager, WindowCache) and not commit:
+            elif isinstance(manager, WindowCache) and not commit:
                 tokens = min(tokens, manager.most)
-            hit_tokens = hit.tokens if hit is not None else 0
             needed += manager.needed(table, blocks, hit_tokens, tokens, checkpoint is not None, start)
         return needed
 
+    def _adopt(self, tables: Sequence[Table], hit: Hit, external_tokens: int, total: int) -> None:
+        """Give a request the blocks of its hit, and blocks for what is brought behind it: ``total`` tokens of both."""
+        for manager in self.managers:
+            manager.adopt(tables[manager.group], hit.blocks[manager.group], hit.tokens, total)
+        if external_tokens:
+            for manager in self.managers:
+                new = manager.load(tables[manager.group], total)
+                if not manager.recurrent:
+                    self._given[manager.group] += new
+
+    def _extend(self, request: CacheRequest, tables: Sequence[Table], slots: int, end: int) -> None:
+        """Allocate for a chunk that ends at ``end``; the observer is told of the slots of recurrent groups."""
+        for manager in self.managers:
+            table, group = tables[manager.group], manager.group
+            if not manager.recurrent:
+                self._given[group] += manager.extend(request.id, table, slots)
+                continue
+            before = len(table.blocks)
+            exact = isinstance(manager, RecurrentCache) and not self._state_slots
+            request.appended(group, manager.extend(request.id, table, end if exact else slots), table.blocks)
+            if any(new := table.blocks[before:]):
+                self.observer.allocate(request.id, group, before, new)
+
+    # Checkpoints.
+
     def _checkpoint(
-        self, request: Request, manager: RecurrentCache, table: Table, start: int, end: int, tokens: int
+        self, request: CacheRequest, manager: RecurrentCache, table: Table, start: int, end: int, tokens: int
     ) -> tuple[int, int] | None:
-        """The offset that a chunk would export on its way, and the column that it has for it.
+        """Return the offset that a chunk would export on its way, and the column that it has for it.
 
         ``tokens``: those that it reserves blocks for. Where they reach into another block than ``end``, the running
         column is not the one behind that column, and nothing is reserved.
@@ -215,73 +233,51 @@ class KVCache:
         if -(-tokens // manager.block_size) != -(-end // manager.block_size):
             return None
         # Only where nothing but resends is retained does it matter whether the prefill ends here.
-        prefill_end = request.prefill_end if self.publishing.interval == 0 else 0
-        query = self._query(start, end, prefill_end, end, manager.block_size, self.geometry.alignment)
+        prefill_end = request.prefill_end if self._publishing.interval == 0 else 0
+        query = self._query(start, end, prefill_end, end, manager.block_size, self.layout.geometry.alignment)
         offset = self.rules.checkpoint.exports(query)
         column = manager.room_for_checkpoint(table, end) if offset else -1
         return (offset, column) if column >= 0 else None
 
     def exported(self, start: int, end: int, block: int) -> tuple[int, int]:
-        """The offset of the state that a kernel exports of a prefill chunk (0: none), and its column."""
-        query = self._query(start, end, 0, end, block, self.geometry.alignment)
+        query = self._query(start, end, 0, end, block, self.layout.geometry.alignment)
         return self.rules.checkpoint.exported(query), -(-end // block) - 2
 
-    def _query(self, start: int, end: int, prefill_end: int, tokens: int, block: int, unit: int) -> Query:
-        position = self.rules.boundaries.reusable(tokens, unit, self.drop, self.ahead)
-        return Query(start, end, prefill_end, position, block, self.unit, self.options.prefill_checkpoint_alignment)
-
     def exempts(self, start: int, end: int, prefill_end: int, grid: int) -> bool:
-        """Whether the split lets a prefill chunk run on, since it exports a checkpoint on its way."""
         if not self.options.num_prefill_checkpoint_blocks:
             return False
-        unit = self.unit if self.geometry.fine else self.scheduler_block
+        layout = self.layout
+        unit = layout.hash_unit if layout.geometry.fine else layout.scheduler_block
         query = self._query(start, end, prefill_end, prefill_end, grid, unit)
         return self.rules.checkpoint.exempts(query, self.options.speculative.eagle)
 
-    def _adopt(self, request: Request, hit: Hit, external: int, total: int) -> None:
-        for manager in self.managers:
-            manager.adopt(request.tables[manager.group], hit.blocks[manager.group], hit.tokens, total)
-        if external:
-            for manager in self.managers:
-                new = manager.load(request.tables[manager.group], total)
-                if manager not in self.states:
-                    self.given[manager.group] += new
-
-    def _extend(self, request: Request, slots: int, end: int) -> None:
-        for manager in self.managers:
-            table = request.tables[manager.group]
-            if manager in self.states:
-                before = len(table.blocks)
-                tokens = end if isinstance(manager, RecurrentCache) and not self.rules.state_slots.on else slots
-                request.appended(manager.group, before, manager.extend(request.id, table, tokens))
-            else:
-                self.given[manager.group] += manager.extend(request.id, table, slots)
+    def _query(self, start: int, end: int, prefill_end: int, tokens: int, block: int, unit: int) -> Query:
+        layout = self.layout
+        position = self.rules.boundaries.reusable(tokens, unit, layout.drop, layout.ahead)
+        alignment = self.options.prefill_checkpoint_alignment
+        return Query(start, end, prefill_end, position, block, layout.hash_unit, alignment)
 
     # Quiet requests.
 
-    def quiet_until(self, request: Request) -> int:
-        """The first chunk end at which a decoding request would allocate, publish, retire or copy anything.
-
-        0 when it might at once.
-        """
-        end = self.max_model_len
+    def quiet_until(self, request: CacheRequest) -> int:
+        end, tables = self._longest, self._tables[request.id]
         for manager in self.managers:
-            table, size = request.tables[manager.group], manager.block_size
+            table, size = tables[manager.group], manager.block_size
             if table.partial is not None or table.unpublished or isinstance(manager, AllModeCache | WindowCache):
                 return 0
-            if self.enabled:
-                end = min(end, self.publishing.next_publication(manager.group, size, (table.cached + 1) * size))
+            if self.options.enable_prefix_caching:
+                end = min(end, self._publishing.next_publication(manager, (table.cached + 1) * size))
             if isinstance(manager, RecurrentCache):
                 running = len(table.blocks) - 1 - manager.spare
                 if not self._settled(manager, table, running, request):
                     return 0
                 end = min(end, (running + 1) * size)
             else:
-                end = min(end, len(table.blocks) * size - self.lookahead + 1)
+                end = min(end, len(table.blocks) * size - self._lookahead + 1)
         return end
 
-    def _settled(self, manager: RecurrentCache, table: Table, running: int, request: Request) -> bool:
-        """Whether a request is past the start of its running column, with nothing behind it left to retire and
+    def _settled(self, manager: RecurrentCache, table: Table, running: int, request: CacheRequest) -> bool:
+        """Return True if a request is past the start of its running column, with nothing behind it left to free and
         no claim on what it writes: the worker's table names the blocks that are its own."""
         blocks = table.blocks
         return (
@@ -292,34 +288,22 @@ class KVCache:
             and all(self.pool.primary[b] is None for b in blocks[running:])
         )
 
-    # Letting go.
+    # Freeing.
 
-    def free(self, request: Request) -> None:
-        """Let go of all of a request's blocks, each group's last first."""
+    def free(self, request: CacheRequest, after_step: int | None = None) -> None:
+        """Free a request's blocks, each group's last first."""
+        tables = self._tables.pop(request.id, None)
+        if tables is None:
+            return
         for manager in self.managers:
-            table = request.tables[manager.group]
-            self.pool.free(table.blocks[::-1])
-            if manager in self.states:
-                request.released(manager.group, table.blocks)
-            request.tables[manager.group] = Table()
+            blocks = tables[manager.group].blocks
+            self.pool.free(blocks[::-1], after_step)
+            if manager.recurrent:
+                self._tell_released(request, manager.group, blocks)
 
-    def take_copies(self) -> list[CopyOnWrite]:
-        """This step's copy-on-write copies; what they pin stays pinned until they have run (:meth:`unpin`)."""
-        copies = [copy for manager in self.managers for copy in manager.copies]
-        for manager in self.managers:
-            manager.copies.clear()
-        return copies if self.rules.partial_hit.ordered else copies[::-1]
+    def held(self, request: CacheRequest) -> set[int]:
+        return {block for table in self._tables.get(request.id, ()) for block in table.blocks}
 
-    def unpin(self, copies: list[CopyOnWrite]) -> None:
-        """Let go of what these copies pinned."""
-        self.pool.free([block for copy in copies for block in (copy.source, copy.target)])
-
-    def take_journal(self) -> list[tuple[str, Entry]]:
-        """What was advertised since the last time."""
-        taken = self.journal.copy()
-        self.journal.clear()
-        return taken
-
-    def reveal(self, published: list[tuple[str, Entry]]) -> None:
-        """The step that makes these true has committed."""
-        self.pool.hidden.difference_update((key, block) for _, (_, key, block) in published)
+    def _tell_released(self, request: CacheRequest, group: int, blocks: Sequence[int]) -> None:
+        if held := [block for block in blocks if block]:
+            self.observer.release(request.id, group, held)

@@ -1,9 +1,9 @@
-"""One pool of blocks for all groups: reference counts, hashes, and a free queue in the order of eviction."""
+"""The pool of blocks of all groups: reference counts, hashes, and a free queue in the order of eviction."""
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import repeat
 
 from stateat.sim.events import Withdrawal
@@ -13,19 +13,31 @@ NULL = 0
 
 Entry = tuple[int, bytes, int]
 """A group, a hash in it, and the block that it leads to."""
-OnClaim = Callable[[int, int, bytes, int], None]
 OnUnclaim = Callable[[int, int, bytes, Withdrawal], None]
+"""(group, block, hash, why)"""
 
 
 class BlockPool:
-    """Blocks 1 .. num_blocks - 1, each with a reference count and the hashes that advertise it.
+    """Blocks 1 .. num_blocks - 1, each with a reference count and the hashes under which it is published.
 
     A freed block with a hash goes to the end of the free queue and keeps it until it is handed out again; one
     without goes to the front. Of blocks with the same hash the first inserted is found. The first hash of a
     block is its *primary* one and says how many tokens it stands for; others may join it.
     """
 
-    def __init__(self, num_blocks: int, num_groups: int) -> None:
+    def __init__(
+        self,
+        num_blocks: int,
+        num_groups: int,
+        *,
+        on_unclaim: OnUnclaim | None = None,
+        deepest_first: Collection[int] = (),
+        uncached_last: bool = False,
+    ) -> None:
+        """``on_unclaim`` hears of each hash that is withdrawn. ``deepest_first``: groups of which the block that stands
+        for most tokens is evicted first, instead of the least recently used. ``uncached_last``: a block without a hash
+        is handed out again last, not first.
+        """
         self.num_blocks = num_blocks
         self.refs = [0] * num_blocks
         self.primary: list[bytes | None] = [None] * num_blocks
@@ -35,35 +47,41 @@ class BlockPool:
         self._others: dict[int, dict[bytes, int]] = {}
         self._free: OrderedDict[int, None] = OrderedDict.fromkeys(range(1, num_blocks))
         self._index: tuple[dict[bytes, int | dict[int, None]], ...] = tuple({} for _ in range(num_groups))
-        self.on_unclaim: OnUnclaim | None = None
-        self.deepest: frozenset[int] = frozenset()
-        """Groups of which the block that stands for most tokens goes first, instead of the least recently used."""
-        self.last = False
-        """Whether a block that advertises nothing is handed out again last, not first."""
-        self.hidden: set[tuple[bytes, int]] = set()
-        """(hash, block) of what is advertised to nobody yet."""
-        self.fence: int | None = None
-        """The newest step in flight, for which blocks that are let go of now have to wait; None: they need not."""
-        self._fenced: deque[tuple[int, tuple[int, ...]]] = deque()
+        self._on_unclaim = on_unclaim
+        self._deepest = frozenset(deepest_first)
+        self._uncached_last = uncached_last
+        self._hidden: set[tuple[bytes, int]] = set()
+        """Hashes and blocks that are published, and found by nobody yet."""
+        self._waiting: deque[tuple[int, tuple[int, ...]]] = deque()
+        """Blocks to free once a step in flight has run."""
 
     @property
     def num_free(self) -> int:
+        """Blocks in the free queue."""
         return len(self._free)
 
+    def hide(self, key: bytes, block: int) -> None:
+        """Let nobody find a block under this hash until it is revealed."""
+        self._hidden.add((key, block))
+
+    def reveal(self, entries: Iterable[Entry]) -> None:
+        """Let hidden publications be found."""
+        self._hidden.difference_update((key, block) for _, key, block in entries)
+
     def find(self, group: int, key: bytes) -> int | None:
-        """The block first inserted under this hash, or None."""
+        """Return the block first inserted under this hash, or None."""
         found = self._index[group].get(key)
-        if self.hidden and found is not None:
+        if self._hidden and found is not None:
             blocks = (found,) if isinstance(found, int) else found
-            return next((block for block in blocks if (key, block) not in self.hidden), None)
+            return next((block for block in blocks if (key, block) not in self._hidden), None)
         if found is None or isinstance(found, int):
             return found
         return next(iter(found))
 
     def run(self, group: int, keys: Iterable[bytes]) -> list[int]:
-        """The blocks under these hashes, up to the first that is not there."""
+        """Return the blocks under these hashes, up to the first that is not there."""
         get, blocks = self._index[group].get, list[int]()
-        if self.hidden:
+        if self._hidden:
             for block in map(self.find, repeat(group), keys):
                 if block is None:
                     break
@@ -77,12 +95,12 @@ class BlockPool:
         return blocks
 
     def holds(self, group: int, key: bytes, block: int) -> bool:
-        """Whether this hash leads to this block (perhaps among others)."""
+        """Return True if this hash leads to this block (perhaps among others)."""
         found = self._index[group].get(key)
         return found == block if not isinstance(found, dict) else block in found
 
     def insert(self, group: int, key: bytes, block: int, tokens: int) -> bool:
-        """Advertise a block under a hash; False when it already is."""
+        """Publish a block under a hash; False if it already is."""
         index, primary = self._index[group], self.primary[block]
         found = index.get(key)
         if primary is None:
@@ -110,8 +128,8 @@ class BlockPool:
         removed = [(primary, self.primary_tokens[block])]
         if block in self._others:
             removed += self._others.pop(block).items()
-        index, told = self._index[group], self.on_unclaim
-        self.hidden.difference_update((key, block) for key, _ in removed)
+        index, told = self._index[group], self._on_unclaim
+        self._hidden.difference_update((key, block) for key, _ in removed)
         for key, _ in removed:
             found = index[key]
             if isinstance(found, int):
@@ -127,7 +145,7 @@ class BlockPool:
         return removed
 
     def withdraw(self, entries: Iterable[Entry]) -> None:
-        """Take back what an aborted step was to make true; a block whose first hash that is loses the others too."""
+        """Withdraw what an aborted step was to make true; a block whose primary hash that is loses the others too."""
         for group, key, block in entries:
             if not self.holds(group, key, block):
                 continue
@@ -135,7 +153,7 @@ class BlockPool:
                 self.remove(block, Withdrawal.ABORT)
                 continue
             del self._others[block][key]
-            self.hidden.discard((key, block))
+            self._hidden.discard((key, block))
             found = self._index[group][key]
             if isinstance(found, int):
                 del self._index[group][key]
@@ -143,18 +161,18 @@ class BlockPool:
                 del found[block]
                 if not found:
                     del self._index[group][key]
-            if self.on_unclaim is not None:
-                self.on_unclaim(group, block, key, Withdrawal.ABORT)
+            if self._on_unclaim is not None:
+                self._on_unclaim(group, block, key, Withdrawal.ABORT)
 
     def take(self, count: int) -> list[int]:
-        """Hand out the least recently freed blocks, withdrawing what they advertised.
+        """Hand out the least recently freed blocks, and withdraw their hashes.
 
         Raises IndexError when fewer are free: callers ask :attr:`num_free` first.
         """
         free = self._free
         if count > len(free):
             raise IndexError(f"{count} blocks wanted, {len(free)} free")
-        taken = [free.popitem(last=False)[0] if not self.deepest else self._next() for _ in range(count)]
+        taken = [free.popitem(last=False)[0] if not self._deepest else self._next() for _ in range(count)]
         for block in taken:
             if self.primary[block] is not None:
                 self.remove(block, Withdrawal.EVICT)
@@ -162,10 +180,10 @@ class BlockPool:
         return taken
 
     def _next(self) -> int:
-        """The least recently freed block, or the one of its group that stands for most tokens."""
+        """Take the least recently freed block out of the queue, or the one of its group that stands for most tokens."""
         block = next(iter(self._free))
         group, tokens = self.owner[block], self.primary_tokens
-        if group in self.deepest:
+        if group in self._deepest:
             block = max((b for b in self._free if self.owner[b] == group), key=tokens.__getitem__)
         del self._free[block]
         return block
@@ -179,7 +197,7 @@ class BlockPool:
         return True
 
     def touch(self, blocks: Iterable[int]) -> None:
-        """One more reference to each; a free block leaves the queue."""
+        """Add a reference to each; a free block leaves the queue."""
         for block in blocks:
             if block == NULL:
                 continue
@@ -187,17 +205,17 @@ class BlockPool:
                 del self._free[block]
             self.refs[block] += 1
 
-    def free(self, blocks: Sequence[int]) -> None:
-        """Drop a reference to each, the first to be evicted first, once no step in flight can use them."""
-        if self.fence is not None:
-            self._fenced.append((self.fence, tuple(blocks)))
+    def free(self, blocks: Sequence[int], after_step: int | None = None) -> None:
+        """Drop a reference to each, the first to be evicted first: now, or once this step has run."""
+        if after_step is not None:
+            self._waiting.append((after_step, tuple(blocks)))
         else:
             self._free_now(blocks)
 
     def drain(self, step: int) -> None:
-        """A step has run: what waited for it is free."""
-        while self._fenced and self._fenced[0][0] <= step:
-            self._free_now(self._fenced.popleft()[1])
+        """Free the blocks that waited for this step to run."""
+        while self._waiting and self._waiting[0][0] <= step:
+            self._free_now(self._waiting.popleft()[1])
 
     def _free_now(self, blocks: Sequence[int]) -> None:
         unhashed: list[int] = []
@@ -207,7 +225,7 @@ class BlockPool:
                 continue
             self.refs[block] -= 1
             if self.refs[block] == 0:
-                if self.primary[block] is None and not self.last:
+                if self.primary[block] is None and not self._uncached_last:
                     unhashed.append(block)
                 else:
                     free[block] = None

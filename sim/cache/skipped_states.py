@@ -1,4 +1,4 @@
-"""When a request lets go of the states that it no longer needs."""
+"""Skipped states: when a request frees those that it has passed (vLLM's ``remove_skipped_blocks``)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from stateat.sim.cache.pool import NULL
+from stateat.sim.rules.answers import counts
+from stateat.sim.rules.record import Argument, Rule, Signature, Standing, Value
 
-Retire = Callable[[list[int], int, int], list[int]]
-"""From a block table, a column and how far it was retired before, the columns to free, in the order of freeing."""
+SkippedStates = Callable[[list[int], int, int], list[int]]
+"""(block table, column, column up to which it was freed before) -> the columns to free, in the order of freeing."""
 
 
 def stops_at_null_gap(table: list[int], before: int, done: int = 0) -> list[int]:
-    """Backwards from ``before`` to the first null column (vLLM up to 0.29).
+    """Free backwards from ``before`` to the first null column (vLLM up to 0.29).
 
     States below a gap stay until the request ends.
     """
@@ -25,22 +27,49 @@ def stops_at_null_gap(table: list[int], before: int, done: int = 0) -> list[int]
 
 
 def walks_gaps(table: list[int], before: int, done: int = 0) -> list[int]:
-    """All states between what was retired before and ``before`` (vLLM 0.32)."""
+    """Free all states between what was freed before and ``before`` (vLLM 0.32)."""
     return [column for column in range(min(before, len(table)) - 1, done - 1, -1) if table[column] != NULL]
 
 
 @dataclass(frozen=True, slots=True)
 class KeepsServed:
-    """As another rule, but a state that the cache advertises stays (vLLM 57253, open)."""
+    """Another rule, except that a published state stays (vLLM 57253, open)."""
 
-    rule: Retire
+    rule: SkippedStates
 
     def __call__(self, table: list[int], before: int, done: int = 0) -> list[int]:
         return self.rule(table, before, done)
 
 
-RETIREMENTS: dict[str, object] = {
-    "stops-at-null-gap": stops_at_null_gap,
-    "walks-gaps": walks_gaps,
-    "keeps-what-is-served": KeepsServed(walks_gaps),
-}
+SKIPPED_STATES: Rule[SkippedStates] = Rule(
+    "When does a request free the states that it has passed (vLLM's `remove_skipped_blocks`)?",
+    {
+        "stops-at-null-gap": Value(
+            stops_at_null_gap,
+            "Those backwards from the one that it reads to the first null column; states below such a gap stay until "
+            "it ends.",
+            "vLLM to 0.29",
+        ),
+        "walks-gaps": Value(
+            walks_gaps,
+            "All between the column up to which it freed before and the one that it reads.",
+            "vLLM 0.32",
+        ),
+        "keeps-what-is-served": Value(
+            KeepsServed(walks_gaps),
+            "As `walks-gaps`, but not what the cache advertises.",
+            "vLLM issue 57253",
+            Standing.PROPOSAL,
+        ),
+    },
+    signature=Signature(
+        (
+            Argument("blocks", "list[int]", "the request's block table of the group; 0: the null block"),
+            Argument("before", "int", "the column of the state that the request reads: columns before it may go"),
+            Argument("retired", "int", "the column up to which states were freed before"),
+        ),
+        "a list of columns",
+        counts,
+        "the columns whose blocks are freed, in the order of freeing",
+    ),
+)

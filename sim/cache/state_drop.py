@@ -1,4 +1,4 @@
-"""What a recurrent group makes of the drop, where a policy lets it take part in it.
+"""The drop in recurrent groups, where a policy lets them take part in it.
 
 A look-ahead drafter gives up the end of a hit. Attention's blocks are a row, from which the last can be taken; a state
 is one block behind null columns. In all releases recurrent groups neither look further nor drop (``Geometry.states``
@@ -14,19 +14,19 @@ from stateat.sim.cache.pool import NULL, BlockPool
 
 
 def gains(pool: BlockPool, geo: Geometry, family: Family, hashes: Sequence[bytes], candidate: int, known: int) -> Found:
-    """It looks a drop further, as attention does, and then drops nothing: the hit grows (vLLM issue 45614)."""
+    """Search one block past the candidate but do not drop it: the hit may exceed the candidate (vLLM issue 45614)."""
     return state_hit(pool, geo, family, hashes, min(candidate + margin(geo, family), known))
 
 
 def pops(pool: BlockPool, geo: Geometry, family: Family, hashes: Sequence[bytes], candidate: int, known: int) -> Found:
-    """It looks a drop further and takes its last block off, which is the only one: nothing is left (PR 48375)."""
+    """Drop the last block, which is a state's only one: nothing is left (PR 48375)."""
     return [[] for _ in family.groups], 0
 
 
 def pops_to_null(
     pool: BlockPool, geo: Geometry, family: Family, hashes: Sequence[bytes], candidate: int, known: int
 ) -> Found:
-    """As :func:`pops`, but the null columns that are left count as a hit (vllm-ascend 12038)."""
+    """Drop the last block as :func:`pops` does, but let the null columns that are left be a hit (vllm-ascend 12038)."""
     found, new = gains(pool, geo, family, hashes, candidate, known)
     unit = min(geo.alignment, family.block_size)
     left = max(new - unit, 0)
@@ -36,7 +36,7 @@ def pops_to_null(
 def searches_again(
     pool: BlockPool, geo: Geometry, family: Family, hashes: Sequence[bytes], candidate: int, known: int
 ) -> Found:
-    """The state that it has is given up for the last one at least a drop before it (issue 48375's third way)."""
+    """Give the state up for the last one at least a drop before it (issue 48375's third way)."""
     found, new = state_hit(pool, geo, family, hashes, min(candidate, known))
     if not new:
         return found, 0

@@ -1,4 +1,4 @@
-"""A tier below the pool (CPU memory): what it keeps of full blocks, and how far a request can go on from that."""
+"""The tier below the pool (CPU memory): which full blocks it keeps, and how far a request can go on from them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import lcm
 
+from stateat.sim.rules.record import Rule, Standing, Value, When
+
 Key = tuple[int, bytes]
 """A group, and the hash of a full block."""
 
 
 class Tier:
-    """Keys of at most ``num_blocks`` full blocks; to make room the least recently used go first."""
+    """Keys of at most ``num_blocks`` full blocks; to make room the least recently used are evicted."""
 
     def __init__(self, num_blocks: int) -> None:
         self.num_blocks = num_blocks
@@ -26,15 +28,15 @@ class Tier:
         return key in self._used
 
     def touch(self, keys: Iterable[Key]) -> None:
-        """These were used; the last of them most recently. Those that are not here do not count."""
+        """Mark keys as used, the last one most recently; ignore unknown keys."""
         for key in keys:
             if key in self._used:
                 self._used.move_to_end(key)
 
     def store(self, keys: Sequence[Key]) -> list[Key]:
-        """Take these in; returns those that were not here yet.
+        """Store keys; return those that were not here yet.
 
-        None of them is put out for another one, so that more than there is room for are all left out (vLLM's
+        A batch never evicts its own keys: if it does not fit as a whole, nothing is stored (vLLM's
         CPUOffloadingManager).
         """
         new = [key for key in dict.fromkeys(keys) if key not in self._used]
@@ -51,41 +53,70 @@ class Tier:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
-    """How many tokens a tier may return."""
+class TierReturn:
+    """Limits of what a tier may return."""
 
     modes: tuple[str, ...]
     """Cache modes of recurrent groups to whose blocks the longest possible prefix is cut."""
     exact: bool = False
-    """Whether a recurrent group returns only the state of exactly those tokens, wherever the prefix ends."""
+    """A recurrent group returns only the state of exactly those tokens, wherever the prefix ends."""
     one_more: bool = False
-    """Whether attention is asked for the block past the end that a look-ahead drafter makes it give up."""
+    """Attention is asked for the block past the end that a look-ahead drafter makes it give up."""
 
 
-WINDOWS = {
-    "aligned-window": Window(("align", "all"), exact=True, one_more=True),
-    "aligned-end-one-more": Window(("align", "all"), one_more=True),
-    "aligned-end": Window(("align", "all")),
-    "any-length": Window(("align",)),
-    "unaligned": Window(()),
-}
+TIER_RETURN: Rule[TierReturn] = Rule(
+    "How many tokens may a tier below the pool return?",
+    {
+        "aligned-window": Value(
+            TierReturn(("align", "all"), exact=True, one_more=True),
+            "As many as end where every recurrent group has a state in it.",
+            "the law",
+            Standing.PROPOSAL,
+        ),
+        "aligned-end-one-more": Value(
+            TierReturn(("align", "all"), one_more=True),
+            "As under `aligned-end`; where a look-ahead drafter gives up an attention block, it is the one past the "
+            "end, if that is there.",
+            "vLLM issue 52735, 0.32",
+        ),
+        "aligned-end": Value(
+            TierReturn(("align", "all")),
+            "Those up to the end of the prompt less a token, cut to the recurrent blocks; then attention may shorten "
+            "them, to inside a recurrent block too, and the state of that block is returned.",
+            "PR 51100, vLLM 0.28",
+        ),
+        "any-length": Value(
+            TierReturn(("align",)),
+            "As under `aligned-end`, but groups in `all` mode do not cut them: a prompt of n whole blocks gets the "
+            "state behind its last token.",
+            "PR 44599, vLLM 0.26",
+        ),
+        "unaligned": Value(
+            TierReturn(()),
+            "As under `any-length`, but groups in `align` mode do not cut them either.",
+            "before PR 44599",
+            Standing.FAULT,
+        ),
+    },
+    When("with an offload tier", lambda options, requests: options.offload.blocks > 0),
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
-    """One group's part of a lookup."""
+class GroupQuery:
+    """A group's part of a lookup in the tier."""
 
     group: int
     block_size: int
     mode: str
-    """'' for attention."""
+    """Cache mode of a recurrent group; '' for attention."""
     drops: bool
-    """Whether a look-ahead drafter makes it give up a block."""
+    """A look-ahead drafter makes it give up a block."""
     known: int
     """Full blocks whose hash is known."""
 
-    def count(self, holds: Callable[[int], bool], first: int, end: int, drops: bool, window: Window) -> int:
-        """Blocks from ``first`` on up to the end of what it can return of ``end`` tokens, before a drop.
+    def count(self, holds: Callable[[int], bool], first: int, end: int, drops: bool, window: TierReturn) -> int:
+        """Count the blocks from ``first`` on up to the end of what it can return of ``end`` tokens, before a drop.
 
         Attention: those in a row from the first; recurrent: up to the last one (or pair, for a drop).
         """
@@ -102,39 +133,42 @@ class Shelf:
         return 0
 
 
-def reach(
+def loadable_tokens(
     tier: Tier,
-    window: Window,
-    shelves: Sequence[Shelf],
-    key: Callable[[Shelf, int], Key],
-    start: int,
-    limit: int,
+    window: TierReturn,
+    queries: Sequence[GroupQuery],
+    key: Callable[[GroupQuery, int], Key],
+    *,
+    start_tokens: int,
+    limit_tokens: int,
 ) -> int:
-    """Tokens from which a request that the pool gave ``start`` can go on, at most ``limit``; ``start``: no further.
+    """Return how many tokens, at most ``limit_tokens``, a request can skip whom the pool gave ``start_tokens``; these
+    if the tier has no more.
 
     Attention's blocks are looked up first and then the recurrent states, until all agree, as vLLM's
-    OffloadingConnector does. A group that would return less than a block returns nothing. ``key``: that of a block.
+    OffloadingConnector does. A group that would return less than a block returns nothing. ``key``: that of a group's
+    block in a column.
     """
     # A state is a point: unless the prefix that is asked for ends on one, the state found lies behind it.
-    cut = lcm(*(s.block_size for s in shelves if s.mode in window.modes))
-    end = limit // cut * cut
+    cut = lcm(*(s.block_size for s in queries if s.mode in window.modes))
+    start, end = start_tokens, limit_tokens // cut * cut
     dropped: set[int] = set()
     while True:
         before = end
-        for shelf in shelves:
-            size, first = shelf.block_size, start // shelf.block_size
-            drops = shelf.drops and shelf.group not in dropped
-            end = min(end, shelf.known * size)
+        for query in queries:
+            size, first = query.block_size, start // query.block_size
+            drops = query.drops and query.group not in dropped
+            end = min(end, query.known * size)
             if end - start < size:
                 return start
-            count = shelf.count(lambda column: key(shelf, column) in tier, first, end, drops, window)  # noqa: B023
+            count = query.count(lambda column: key(query, column) in tier, first, end, drops, window)  # noqa: B023
             if drops:
                 count -= 1
-                dropped.add(shelf.group)
+                dropped.add(query.group)
             found = min(end, (first + count) * size)
             if found - start < size:
                 return start
-            if found < end and not shelf.drops:
+            if found < end and not query.drops:
                 dropped.clear()
             end = found
         if end == before:

@@ -5,24 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from stateat.sim.cache.groups import AttentionCache, OnClaim, Table
-from stateat.sim.cache.lookup import Geometry, window_blocks
-from stateat.sim.cache.pool import NULL, BlockPool
+from stateat.sim.cache.groups import AttentionCache, Place, Table
+from stateat.sim.cache.lookup import window_blocks
+from stateat.sim.cache.pool import NULL
+from stateat.sim.rules.record import Rule, Standing, Value, When
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The blocks that a hit needs before its end, and the one behind that a drafter looks at and drops."""
+    """Blocks that a hit needs before its end, and the one behind that a drafter looks at and drops."""
 
     size: int
     """Tokens in a block."""
     wanted: int
-    """How many they are, with the one that is dropped."""
+    """Number of them, with the one that is dropped."""
     shift: int
-    """How many of them lie behind the end."""
+    """Number of them behind the end."""
 
     def before_each(self, segment: int) -> Callable[[int], bool] | None:
-        """Which block ends (tokens) lie in the row of a multiple of ``segment`` blocks; None: all, with 0 none."""
+        """Return which block ends (tokens) lie in the row before a multiple of ``segment`` blocks; None: all, with 0
+        none."""
         if segment and self.wanted >= segment:
             return None
 
@@ -33,78 +35,87 @@ class Row:
         return kept
 
     def before(self, hit: int) -> range:
-        """The block ends (tokens) of the row of one hit."""
+        """Return the block ends (tokens) of the row before one hit."""
         last = hit // self.size + self.shift
         return range(max(last - self.wanted + 1, 1) * self.size, last * self.size + 1, self.size)
 
 
 @dataclass(frozen=True, slots=True)
-class Mask:
-    """Which blocks of a window are published: those that some hit can need."""
+class WindowPublishing:
+    """Published blocks of a window: those that some hit can need."""
 
     dense: bool = False
-    """All of them."""
+    """All blocks are."""
     shifted: bool = True
-    """Whether the block that a drafter looks at past a boundary, and drops, counts."""
+    """The block that a drafter looks at past a boundary, and drops, counts."""
     fine: bool = False
-    """Whether hits may end inside a scheduler block, where they are finer than one (0.29)."""
+    """Hits may end inside a scheduler block, where they are finer than one (0.29)."""
 
     def row(self, size: int, window: int, drops: bool) -> Row:
-        """What a hit needs of blocks of ``size`` tokens."""
+        """Return what a hit needs of blocks of ``size`` tokens."""
         return Row(size, window_blocks(window, size, drops), int(drops and self.shifted))
 
 
-MASKS: dict[str, object] = {
-    "reachable": Mask(),
-    "reachable-inside-blocks": Mask(fine=True),
-    "unshifted": Mask(shifted=False),
-    "dense": Mask(dense=True),
-}
+WINDOW_PUBLISHING: Rule[WindowPublishing] = Rule(
+    "Which blocks of a sliding window are published?",
+    {
+        "reachable": Value(
+            WindowPublishing(),
+            "Those in the row of blocks that a hit needs before each multiple of the scheduler block, and the one "
+            "behind it that a drafter drops.",
+            "vLLM to 0.28",
+        ),
+        "reachable-inside-blocks": Value(
+            WindowPublishing(fine=True),
+            "As `reachable`; where hits are finer than a block, the row before each hash unit.",
+            "vLLM 0.29",
+        ),
+        "unshifted": Value(
+            WindowPublishing(shifted=False),
+            "As `reachable`, but the row ends at the multiple though a drafter drops one.",
+            "PR 51771",
+            Standing.FAULT,
+        ),
+        "dense": Value(WindowPublishing(dense=True), "All of them.", "the control", Standing.PROPOSAL),
+    },
+    When("with a sliding window", lambda options, requests: any(group.sliding_window for group in options.groups)),
+)
 
 
 class WindowCache(AttentionCache):
-    """Sliding-window attention: blocks that lie before the window are let go of, and need not be there to hit."""
+    """Sliding-window attention: blocks before the window are freed, and need not be there to hit."""
 
-    def __init__(
-        self,
-        group: int,
-        block_size: int,
-        pool: BlockPool,
-        geo: Geometry,
-        claim: OnClaim | None,
-        window: int,
-        row: Row,
-        reach: int,
-    ) -> None:
-        super().__init__(group, block_size, pool, geo, claim)
+    def __init__(self, place: Place, *, window: int, row: Row, most_tokens: int) -> None:
+        """``window``: tokens that its layers attend to. ``row``: the blocks that a hit needs. ``most_tokens``: those of
+        a window and a step."""
+        super().__init__(place)
         self.window = window
-        self.most = (-(-reach // block_size) + 1) * block_size
-        """Tokens of the blocks that a request holds at most: a window and a step."""
+        self.most = (-(-most_tokens // place.block_size) + 1) * place.block_size
+        """Tokens of the blocks that a request holds at most."""
         self.row = row
-        """What a hit needs of it."""
 
     def skipped(self, computed: int) -> int:
-        """Those that no token from ``computed`` on reaches back to."""
+        """Return how many leading columns no token from ``computed`` on reaches back to."""
         return max(computed - self.window + 1, 0) // self.block_size
 
     def load(self, table: Table, total: int) -> list[int]:
-        """Blocks for tokens that a connector computed, of which a window of a token needs none."""
+        """Allocate for tokens that a connector computed; a window of one token needs none of them."""
         return super().load(table, total) if self.window > 1 else []
 
     def retire(self, table: Table, computed: int) -> list[int]:
-        """Let go of the blocks that no token from ``computed`` on reaches back to; returns them."""
+        """Free the blocks that no token from ``computed`` on reaches back to; return them."""
         columns = min(self.skipped(computed), len(table.blocks))
         return self.drop(table, [c for c in range(columns - 1, -1, -1) if table.blocks[c] != NULL])
 
 
 class ScratchCache(AttentionCache):
-    """A group that opts out of prefix caching: nothing of it is hit or published."""
+    """Groups that opt out of prefix caching: nothing of them is hit or published."""
 
     def publish(
         self, request: str, table: Table, hashes: list[bytes], tokens: int, kept: Callable[[int], bool] | None = None
     ) -> list[bytes]:
-        """Nothing."""
+        """Publish nothing."""
         return []
 
     def publish_prompt_tail(self, request: str, table: Table, hashes: list[bytes], boundary: int, tokens: int) -> None:
-        """Nothing either."""
+        """Publish nothing."""

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from stateat.sim.events import Finding
+    from stateat.sim.explain.drift import Drift
     from stateat.sim.explain.explanation import Story
     from stateat.sim.explain.misses import Miss
     from stateat.sim.explain.remedy import Value
     from stateat.sim.run.result import Outcome
-    from stateat.sim.run.simulate import Drift
     from stateat.sim.scenario.load import Run, Scenario
 
 
@@ -40,7 +40,7 @@ class _Told:
 
     @property
     def name(self) -> str:
-        from stateat.sim.report.terminal.text import case_name
+        from stateat.sim.report.words.failures import case_name
 
         return case_name(self.run.variant, self.run.case)
 
@@ -90,7 +90,7 @@ def explain(
       stateat explain s02-anatomy --variant "old gate" --drift --tokens 64 --plot drift.png
     """
     from stateat.sim.report.terminal.misses import print_heading, print_miss, print_more
-    from stateat.sim.report.terminal.text import case_name
+    from stateat.sim.report.words.failures import case_name
     from stateat.sim.scenario.load import load
 
     _check(file, drift, plot, json_path)
@@ -137,14 +137,17 @@ _Missed = tuple["Run", "Miss", "Mapping[Value, int] | None"]
 
 def _standing_still(ran: Sequence[tuple[Run, Outcome]]) -> list[tuple[Run, Outcome, Finding]]:
     """The findings of runs that stood still."""
-    return [(run, outcome, f) for run, outcome in ran for f in outcome.findings if f.severity == "liveness"]
+    from stateat.sim.events import Severity
+
+    return [(run, outcome, f) for run, outcome in ran for f in outcome.findings if f.severity == Severity.LIVENESS]
 
 
 def _print_still(run: Run, finding: Finding, console: Console) -> None:
     from rich.text import Text
 
     from stateat.sim.printable import one_line
-    from stateat.sim.report.terminal.text import case_name, finding_line
+    from stateat.sim.report.words.failures import case_name
+    from stateat.sim.report.words.findings import finding_line
 
     console.print()
     name = one_line(case_name(run.variant, run.case))
@@ -178,7 +181,7 @@ def _check(file: Path, drift: bool, plot: Path | None, json_path: Path | None) -
 def _simulated(scenario: Scenario, variants: Sequence[str]) -> dict[str, list[tuple[Run, Outcome]]]:
     """All runs, by variant."""
     from stateat.sim.report.terminal.progress import Progress
-    from stateat.sim.report.terminal.text import case_name
+    from stateat.sim.report.words.failures import case_name
     from stateat.sim.run.simulate import simulate
     from stateat.sim.scenario.load import runs, warned
 
@@ -195,7 +198,7 @@ def _simulated(scenario: Scenario, variants: Sequence[str]) -> dict[str, list[tu
 def _chosen(ran: Sequence[tuple[Run, Outcome]], limit: int) -> list[tuple[Run, Outcome, Story]]:
     """The findings of a variant that are told, over all its cases."""
     from stateat.sim.explain.explanation import rank, roots
-    from stateat.sim.run.simulate import explain as followed
+    from stateat.sim.explain.provenance import explain as followed
 
     found = [(rank(f), i, f) for i, (_, outcome) in enumerate(ran) for f in roots(outcome.findings)]
     stories: dict[tuple[int, int], Story] = {}
@@ -213,8 +216,8 @@ def _block(outcome: Outcome, story: Story) -> int:
 
 
 def _drift(story: Story, tokens: int) -> Drift | None:
-    from stateat.sim.report.terminal.text import plural
-    from stateat.sim.run.simulate import drift
+    from stateat.sim.explain.drift import drift
+    from stateat.sim.printable import plural
 
     if story.subject is None:
         return None
@@ -226,8 +229,7 @@ def _print_count(name: str, ran: Sequence[tuple[Run, Outcome]], told: int, misse
     from rich.text import Text
 
     from stateat.sim.explain.explanation import roots
-    from stateat.sim.printable import one_line
-    from stateat.sim.report.terminal.text import plural
+    from stateat.sim.printable import one_line, plural
 
     count = sum(len(roots(outcome.findings)) for _, outcome in ran)
     cases = f" in {plural(len(ran), 'case')}" if len(ran) > 1 else ""
@@ -252,9 +254,9 @@ def _print(told: _Told, wanted: bool, console: Console) -> None:
         return
     from rich.text import Text
 
+    from stateat.sim.explain.drift import LONGEST_DRIFT
     from stateat.sim.explain.explanation import TORN
     from stateat.sim.report.terminal.drift import print_drift, too_long
-    from stateat.sim.run.simulate import LONGEST_DRIFT
 
     console.print()
     if subject is None:

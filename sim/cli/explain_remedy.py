@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+<<<<<<< HEAD
+=======
+from stateat.sim.printable import plural
+from stateat.sim.report.words.failures import case_name
+
+>>>>>>> main
 if TYPE_CHECKING:
     from rich.console import Console
 

@@ -46,6 +46,82 @@ SECTIONS = {
 @click.group(
     cls=Group, sections=SECTIONS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
+<<<<<<< HEAD
+=======
+from stateat.sim.cli.options import exit_code as exit_code_of
+from stateat.sim.cli.replay import replay
+from stateat.sim.cli.streams import NOBODY, fill, lost, standard
+from stateat.sim.cli.sweep import sweep
+from stateat.sim.cli.watch import watched
+from stateat.sim.errors import STOP, InputError, StateatError, exit_code
+from stateat.sim.printable import printable, readable_stderr
+from stateat.sim.signals import INTERRUPTED, last, raising
+
+if TYPE_CHECKING:
+    from stateat.sim.run.engine import Make
+
+
+class _Group(click.Group):
+    """Prints our errors as one message, without a traceback, and knows near misses."""
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
+        given = sys.argv[1:] if args is None else list(args)
+        # To git bisect 1 and 2 would be a bad commit, whose fault it is not.
+        bisecting = any(each.partition("=")[0] == "--bisect" for each in given)
+        unusable = STOP if bisecting else 2
+        fill()
+        try:
+            with watched(given, unusable), standard(), raising(), readable_stderr():
+                try:
+                    return super().main(args, *rest, **extra)
+                except SystemExit as end:
+                    gone = lost(sys.stdout)
+                    if gone is not None and gone.errno not in NOBODY and end.code in (0, 1, None):
+                        click.echo(f"stateat: standard output: {gone.strerror or gone}", err=True)
+                    elif end.code != 2:
+                        raise
+                sys.exit(unusable)
+        except Exception:
+            if not bisecting:
+                raise
+            print_exc()
+            sys.exit(unusable)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except StateatError as error:
+            click.echo(f"stateat: {error}", err=True)
+            ctx.exit(error.exit_code)
+        except OSError as error:
+            where = "cannot write" if error.filename is None else os.fspath(error.filename)
+            click.echo(f"stateat: {where}: {error.strerror or error}", err=True)
+            ctx.exit(2)
+        except MemoryError:
+            click.echo("stateat: there is not enough memory for this", err=True)
+            ctx.exit(2)
+        except KeyboardInterrupt as interrupt:
+            _interrupted(ctx, interrupt)
+        except (click.exceptions.Exit, click.Abort, click.ClickException):
+            raise
+        except Exception:
+            # A library may have made something else of a signal.
+            if (signal := last()) is None:
+                raise
+            _interrupted(ctx, signal)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        from difflib import get_close_matches
+
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            close = get_close_matches(args[0], self.commands, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            ctx.fail(f"No such command {args[0]!r}.{hint}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+>>>>>>> main
 @click.version_option(package_name="stateat", message="%(prog)s %(version)s")
 def main() -> None:
     """Does every cached recurrent state sit at the offset that its hash claims?

@@ -171,7 +171,7 @@ def terminal_width() -> int | None:
 
 
 def timings(result: Result) -> None:
-    from stateat.sim.report.terminal.text import plural
+    from stateat.sim.printable import plural
 
     seconds = sum(outcome.wall_s for outcome in result.variants.values())
     click.echo(f"{result.scenario}: {plural(len(result.variants), 'variant')} in {seconds:.1f} s", err=True)

@@ -266,7 +266,7 @@ def _same_again(run: Run, outcome: Outcome, fleet: Fleet) -> None:
     """Run once more, step by step, and compare everything that was decided and found."""
     from dataclasses import replace
 
-    from stateat.sim.report.terminal.text import disagreement
+    from stateat.sim.report.words.findings import disagreement
     from stateat.sim.run.simulate import simulate
 
     again = replace(simulate(run, fast_forward=False, make=fleet.maker(run)), wall_s=outcome.wall_s)

@@ -13,8 +13,9 @@ from stateat.sim.errors import EngineError, InputError, RefusedError
 from stateat.sim.events import Group, Observer
 from stateat.sim.releases.presets import PRESETS, table
 from stateat.sim.releases.support import lacks
+from stateat.sim.run.engine import Make
 from stateat.sim.run.result import Outcome
-from stateat.sim.run.simulate import Make, drive
+from stateat.sim.run.simulate import drive
 
 
 @dataclass(frozen=True, slots=True)

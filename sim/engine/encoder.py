@@ -1,113 +1,56 @@
-"""Encoded items (images, audio): their budgets, what is kept of them, and where a chunk stops before one.
+"""The encoder of items (images, audio): its budgets, what it keeps, and where a chunk stops before an item.
 
-An item is a span of the prompt whose embeddings an encoder computes as a whole before the first of its tokens is
-prefilled. It is kept while a request that refers to it has not passed it, and after that until the room is needed.
+An item is encoded as a whole before the first of its tokens is prefilled. It is kept while a request that refers to it
+has not passed it, and after that until the room is needed.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stateat.sim.options import Options
-from stateat.sim.tokens import Spans, Tokens, item_key
+from stateat.sim.engine.items import Item
+from stateat.sim.releases.policy import Policy
 
 if TYPE_CHECKING:
     from stateat.sim.engine.request import Request
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
-    """A span of a prompt; equal text and length is the same item, whoever sends it, and wherever in a prompt."""
-
-    start: int
-    length: int
-    key: bytes
-
-    @property
-    def end(self) -> int:
-        return self.start + self.length
-
-
-def items_of(spans: Spans, tokens: Tokens) -> tuple[Item, ...]:
-    """The items of a prompt, in order."""
-    return tuple(Item(start, length, item_key(tokens.ids[start : start + length])) for start, length in spans)
-
-
-@dataclass(frozen=True, slots=True)
-class Cap:
-    """How a release cuts a chunk off before an item that cannot be encoded now."""
-
-    before_split: bool
-    """Whether the split then rounds down what the cap left, to nothing if need be (before vLLM PR 51603)."""
-    shifts: bool
-    """Whether the chunk stays as far from the item as a look-ahead drafter reads, and an item is kept until the drafter
-    has passed it too."""
-    reads_ahead: bool
-    """Whether an item that only the drafter reads is encoded."""
-
-
-CAPS: dict[str, object] = {
-    "before-split": Cap(before_split=True, shifts=True, reads_ahead=False),
-    "after-split": Cap(before_split=False, shifts=True, reads_ahead=True),
-    "after-split-unshifted": Cap(before_split=False, shifts=False, reads_ahead=True),
-}
-"""vLLM to 0.27; PR 51603, 0.28 to 0.32; 0.33."""
-
-
-@dataclass(frozen=True, slots=True)
-class WholeItems:
-    """What ``disable_chunked_mm_input`` holds back: a chunk that would end inside an item stops before it."""
-
-    if_here: bool
-    """Whether that holds for an item that is encoded already (0.32)."""
-    at_its_start: bool
-    """Whether it holds for a chunk that starts right at the item, which then gets nothing (0.33)."""
-
-
-WHOLE_ITEMS: dict[str, object] = {
-    "not-here": WholeItems(if_here=False, at_its_start=False),
-    "before": WholeItems(if_here=True, at_its_start=False),
-    "before-and-at": WholeItems(if_here=True, at_its_start=True),
-}
-"""vLLM to 0.29; 0.32; 0.33."""
-
-
 class Encoder:
-    """The encoder's budgets, and which items are here; sizes in embeddings, one a token of the span."""
+    """Budgets, and the items that are kept; sizes in embeddings, one a token of the span."""
 
-    def __init__(self, options: Options, cap: Cap, whole: WholeItems) -> None:
-        self.rule = cap
-        self.whole = whole
+    def __init__(self, policy: Policy) -> None:
+        options = policy.options
+        self.rule = policy.rules.encoder_cap
+        self.whole = policy.rules.whole_items
         self.chunks_items = not options.disable_chunked_mm_input
         self.size = options.encoder_slots
         self.compute = options.encoder_tokens
         self.ahead = options.speculative.prefill_lookahead
-        self.kept_for = self.ahead if cap.shifts else 0
-        """Tokens behind an item that must be computed before it is let go."""
+        self.kept_for = self.ahead if self.rule.shifts else 0
+        """Tokens behind an item that must be computed before it is freed."""
         self.budget = self.compute
         self._free = self.size
-        """Room that nothing takes."""
+        """Room that no item takes."""
         self._users: dict[bytes, dict[str, None]] = {}
-        """By item: the requests that still need it; without any it may be put out."""
+        """Requests that still need an item, by its key; without any it may be evicted."""
         self._idle: dict[bytes, int] = {}
-        """Items that nobody needs, with their lengths, the first to go first."""
+        """Items that nobody needs, with their lengths; the first is evicted first."""
         self._planned: list[Item] = []
-        """What the chunk that was asked for last would have encoded."""
+        """Items that the chunk which was asked for last would have encoded."""
         self._now: dict[str, int] = {}
-        """By request: what was encoded in this step."""
+        """Embeddings encoded in this step, by request."""
 
     def new_step(self) -> None:
-        """A new compute budget."""
+        """Start a step with a new compute budget."""
         self.budget = self.compute
         self._now.clear()
 
     def never(self, request: Request) -> bool:
-        """Whether an item of it is larger than all that there is."""
+        """Return True if an item of the request is larger than all that there is."""
         return any(item.length > min(self.size, self.compute) for item in request.items)
 
     def cap(self, request: Request, start: int, count: int) -> int:
-        """How many of ``count`` tokens from ``start`` on can be prefilled; remembers what to encode for them."""
+        """Return how many of ``count`` tokens from ``start`` on can be prefilled; remember what to encode for them."""
         self._planned = []
         budget, planned = self.budget, 0
         for item in request.items:
@@ -131,12 +74,12 @@ class Encoder:
         return count
 
     def _cuts(self, item: Item, start: int, count: int) -> bool:
-        """Whether a chunk that must not would end inside an item, or before one that a drafter reads."""
+        """Return True if a chunk that must not would end inside an item, or before one that a drafter reads."""
         before = start < item.start or (self.whole.at_its_start and start == item.start)
         return not self.chunks_items and before and start + count < item.end
 
     def _here(self, request: Request, item: Item) -> bool:
-        """Whether it is encoded already; then the request refers to it."""
+        """Return True if an item is encoded already; the request then refers to it."""
         users = self._users.get(item.key)
         if users is None:
             return False
@@ -145,7 +88,7 @@ class Encoder:
         return True
 
     def _make_room(self, wanted: int) -> bool:
-        """Put out what nobody needs, the oldest first, if that makes room for this much."""
+        """Evict items that nobody needs, the oldest first, if that makes room for this much."""
         if wanted > self._free + sum(self._idle.values()):
             return False
         while wanted > self._free:
@@ -155,7 +98,7 @@ class Encoder:
         return True
 
     def commit(self, request: Request) -> None:
-        """The chunk that was asked for last runs: encode what it needs."""
+        """Encode what the chunk that was asked for last needs: it runs."""
         for item in self._planned:
             self._users[item.key] = {request.id: None}
             self._free -= item.length
@@ -164,20 +107,21 @@ class Encoder:
         self._planned = []
 
     def passed(self, request: Request, computed: int) -> None:
-        """Let go of items that lie behind what is computed."""
+        """Free a request's items that lie behind what is computed."""
         for item in request.items:
             if item.end + self.kept_for <= computed:
                 self._release(request, item)
 
     def free(self, request: Request) -> None:
-        """It is gone, preempted or not admitted: what it encoded in this step is given back to the budget."""
+        """Free all items of a request that is gone, preempted or not admitted; give what it encoded in this step back
+        to the budget."""
         self._planned = []
         self.budget += self._now.pop(request.id, 0)
         for item in request.items:
             self._release(request, item)
 
     def holds(self, request: Request) -> bool:
-        """Whether it still needs an item."""
+        """Return True if a request still needs an item."""
         return any(request.id in self._users.get(item.key, ()) for item in request.items)
 
     def _release(self, request: Request, item: Item) -> None:

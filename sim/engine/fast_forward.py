@@ -1,7 +1,7 @@
-"""Fast-forwarding: decoding requests of which, until a known step, nothing that anybody could see changes.
+"""Fast-forward requests that only decode: until a known step they allocate, publish, copy and finish nothing.
 
 A request is quiet while its chunks stay within the blocks that it has, publish nothing, write nothing that is
-claimed, retire nothing and do not end it. What it did meanwhile follows in closed form from how many of its drafts are
+claimed, free nothing and do not end it. What it did meanwhile follows in closed form from how many of its drafts are
 right, and is told when it wakes: because its time has come, because the budget gets short, or because it is preempted.
 The decisions are the same as without (``fast_forward=False`` turns it off, and tests compare).
 """
@@ -17,19 +17,19 @@ import numpy as np
 from stateat.sim.worker.worker import Row, Worker
 
 if TYPE_CHECKING:
-    from stateat.sim.cache.manager import KVCache
+    from stateat.sim.cache.interface import Cache
     from stateat.sim.engine.request import Request
     from stateat.sim.events import Observer
 
 NEVER = 1 << 62
 WORTHWHILE_STEPS = 2
-"""A shorter run is not worth the bookkeeping."""
+"""Steps below which a run is not worth the bookkeeping."""
 
 
 class Quiet:
-    """The quiet requests of a scheduler, in the order in which they run."""
+    """Quiet requests of a scheduler, in the order in which they run."""
 
-    def __init__(self, cache: KVCache, worker: Worker, observer: Observer, num_drafts: int, enabled: bool) -> None:
+    def __init__(self, cache: Cache, worker: Worker, observer: Observer, num_drafts: int, enabled: bool) -> None:
         self.cache = cache
         self.worker = worker
         self.observer = observer
@@ -41,29 +41,29 @@ class Quiet:
 
     @property
     def tokens(self) -> int:
-        """Tokens that they take in each step together."""
+        """Tokens that quiet requests take in each step together."""
         return len(self._orders) * (1 + self.num_drafts)
 
     def tokens_before(self, order: int) -> int:
-        """What those before a place in the order take."""
+        """Return the tokens that those before a place in the order take."""
         return bisect_left(self._orders, order) * (1 + self.num_drafts)
 
     def tokens_after(self, order: int) -> int:
-        """What those behind it take."""
+        """Return the tokens that those behind a place in the order take."""
         return self.tokens - bisect_right(self._orders, order) * (1 + self.num_drafts)
 
     def later_than(self, order: int) -> list[Request]:
-        """Those behind a place in the order."""
+        """Return the quiet requests behind a place in the order."""
         return [self._members[o] for o in self._orders[bisect_right(self._orders, order) :]]
 
     def until(self) -> int:
-        """The first step at which one of them wakes."""
+        """Return the first step at which a request wakes."""
         while self._due and not self._current(self._due[0]):
             heappop(self._due)
         return self._due[0][0] if self._due else NEVER
 
     def due(self, step: int) -> list[Request]:
-        """Those whose time has come."""
+        """Return the requests that wake at this step."""
         found = []
         while self._due and self._due[0][0] <= step:
             entry = heappop(self._due)
@@ -72,7 +72,7 @@ class Quiet:
         return found
 
     def _current(self, entry: tuple[int, int]) -> bool:
-        """Whether a heap entry is of a request that has not left (and perhaps come back) since."""
+        """Return True if a heap entry is of a request that has not left (and perhaps come back) since."""
         request = self._members.get(entry[1])
         return request is not None and request.wakes == entry[0]
 
@@ -91,7 +91,7 @@ class Quiet:
         return True
 
     def _steps(self, request: Request) -> int:
-        """For how many steps nothing of it could be seen."""
+        """Return for how many steps nothing of a request could be seen."""
         starts = self.cache.quiet_until(request) - 1 - self.num_drafts - request.computed
         outputs = request.max_outputs - request.outputs
         if starts <= 0 or outputs <= 1:

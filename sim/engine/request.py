@@ -8,9 +8,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from stateat.sim.cache.groups import Table
-from stateat.sim.engine.encoder import items_of
-from stateat.sim.events import Observer
+from stateat.sim.engine.items import items_of
 from stateat.sim.options import Options, Speculative
 from stateat.sim.tokens import PLACEHOLDER, VOCABULARY, Tokens
 from stateat.sim.workload import Arrival
@@ -18,7 +16,7 @@ from stateat.sim.workload.streams import stream
 
 
 class Acceptance:
-    """How many drafts of each proposal of one request are right: a cycle, or draws from a seeded generator."""
+    """Right drafts of each proposal of one request: a cycle, or draws from a seeded generator."""
 
     __slots__ = ("_draw", "_emitted")
 
@@ -33,7 +31,7 @@ class Acceptance:
         self._emitted: NDArray[np.int64] = np.zeros(1, np.int64)
 
     def emitted(self, proposals: int) -> NDArray[np.int64]:
-        """Entry m: tokens emitted by verifying the first m proposals whole; at least ``proposals`` + 1 entries."""
+        """Return in entry m the tokens that verifying m proposals emits; at least ``proposals`` + 1 entries."""
         have = self._emitted.size - 1
         if have < proposals:
             more = self._draw(have, max(proposals - have, have, 16))
@@ -41,7 +39,7 @@ class Acceptance:
         return self._emitted
 
     def of(self, proposal: int) -> int:
-        """Drafts of the m-th proposal that are right."""
+        """Return how many drafts of the m-th proposal are right."""
         emitted = self.emitted(proposal + 1)
         return emitted.item(proposal + 1) - emitted.item(proposal) - 1
 
@@ -67,11 +65,10 @@ def _drawn(rate: float, num_drafts: int, rng: np.random.Generator) -> Draw:
 
 
 class Request:
-    """A request: what it wants, how far it is, its block tables, and its worker's memory of it."""
+    """A request: what was asked, how far it is, and its worker's memory of it."""
 
     __slots__ = (
         "_hash_list",
-        "_observer",
         "acceptance",
         "accepted",
         "computed",
@@ -95,12 +92,11 @@ class Request:
         "running",
         "snapshots",
         "started",
-        "tables",
         "tokens",
         "wakes",
     )
 
-    def __init__(self, arrival: Arrival, options: Options, seed: int, observer: Observer) -> None:
+    def __init__(self, arrival: Arrival, options: Options, seed: int) -> None:
         self.id = arrival.id
         self.index = arrival.index
         self.num_prompt = arrival.num_prompt_tokens
@@ -111,26 +107,24 @@ class Request:
         self.acceptance = Acceptance(options.speculative, arrival.accepted_drafts, seed, arrival.id)
         self.external = arrival.external
         self.items = items_of(arrival.encoder, self.tokens)
-        """Spans of the prompt that an encoder computes."""
+        """Items of the prompt that an encoder computes."""
         self.snapshots = arrival.snapshots
         self.load_error = arrival.load_error
-        self._observer = observer
         self._hash_list: list[bytes] | None = None
         groups = len(options.groups)
-        self.tables = [Table() for _ in range(groups)]
         self.outputs = 0
         self.computed = 0
         self.furthest = 0
-        """The most that it had ever computed, preemptions or not."""
+        """Most tokens that it had ever computed, preemptions or not."""
         self.drafts = 0
         """Drafts of the outstanding proposal."""
         self.proposals = 0
         self.junction = 0
         self.prefilling = True
         self.started = False
-        """Whether it was ever admitted."""
+        """It was admitted at least once."""
         self.order = -1
-        """Its place among the running; grows with each admission."""
+        """Place among the running; grows with each admission."""
         self.last_step = -1
         self.quiet_since = -1
         """The first step that is fast-forwarded, or -1."""
@@ -148,13 +142,13 @@ class Request:
 
     @property
     def prefill_end(self) -> int:
-        """Where the prefill, or its replay after a preemption, ends."""
+        """End of the prefill, or of its replay after a preemption."""
         return max(self.num_prompt, self.num_tokens - 1)
 
     def hashes(self, unit: int, ahead: int = 0, every_item: bool = True) -> list[bytes]:
-        """Chained hashes of the prefixes, one a hash unit; those past ``num_tokens`` are not to be used yet.
+        """Return the chained hashes of the prefixes, one a hash unit; those past ``num_tokens`` are not to be used yet.
 
-        ``every_item``: whether the block that outputs fill names all encoded items in it, or the last alone.
+        ``every_item``: the block that outputs fill names all encoded items in it; else the last alone.
         """
         if self._hash_list is None:
             self._hash_list = self.tokens.block_hashes(unit, ahead)
@@ -166,14 +160,14 @@ class Request:
         return self._hash_list
 
     def draft_ids(self, position: int, right: int, count: int) -> list[int]:
-        """Token ids of ``count`` drafts for ``position`` and on: ``right`` that are right, then wrong ones."""
+        """Return the ids of ``count`` drafts for ``position`` and on: ``right`` that are right, then wrong ones."""
         ids: list[int] = self.tokens.ids[position : position + count].tolist()
         for j in range(right, count):
             ids[j] = (ids[j] + 1) % VOCABULARY
         return ids
 
     def reset(self, told: bool = True) -> None:
-        """Nothing computed, nothing held: after a preemption, of which the worker is ``told``, or is not."""
+        """Forget what is computed: after a preemption, of which the worker is ``told``, or is not."""
         self.computed = 0
         self.prefilling = True
         self.drafts = 0
@@ -183,22 +177,12 @@ class Request:
             self.running = [-1] * groups
             self.accepted = [1] * groups
 
-    def appended(self, group: int, column: int, blocks: list[int]) -> None:
-        """The scheduler hands the worker more of a recurrent group's table: columns from ``column`` on."""
+    def appended(self, group: int, blocks: list[int], table: list[int]) -> None:
+        """Hand the worker more of a recurrent group's table; a new one goes over whole, with what was hit or loaded."""
         pages = self.pages[group]
-        # A new table goes over whole, with what was hit or loaded.
-        table = self.tables[group].blocks
         pages += blocks if pages else table
-        if any(table[column:]):
-            self._observer.allocate(self.id, group, column, table[column:])
-
-    def released(self, group: int, blocks: list[int]) -> None:
-        """The scheduler took blocks of a recurrent group back."""
-        held = [b for b in blocks if b]
-        if held:
-            self._observer.release(self.id, group, held)
 
 
 def placeholders(count: int) -> list[int]:
-    """Draft ids that stand for nothing."""
+    """Return draft ids that stand for nothing."""
     return [PLACEHOLDER] * count

@@ -1,4 +1,5 @@
-"""What the model would do with a row: verify its drafts, emit tokens, and let the drafter propose again."""
+"""Sampling: what the model does with a row. It verifies its drafts, emits tokens, and lets the drafter propose
+again."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from stateat.sim.worker.worker import Row
 
 
 def sample(row: Row, num_drafts: int, observer: Observer) -> bool:
-    """Advance a row's request; whether it is further than it ever was."""
+    """Advance a row's request; return True if it is further than it ever was."""
     request = row.request
     # With steps in flight it is further already.
     request.computed = max(request.computed, row.end)

@@ -10,46 +10,44 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Callable
 
-from stateat.sim.cache.groups import Full
+from stateat.sim.cache.interface import Cache
 from stateat.sim.cache.manager import KVCache
 from stateat.sim.cache.pool import NULL
 from stateat.sim.engine.alone import outgrows
-from stateat.sim.engine.computed_prefix import Prior, find
+from stateat.sim.engine.computed_prefix import ComputedPrefix, find
 from stateat.sim.engine.encoder import Encoder
 from stateat.sim.engine.fast_forward import Quiet
 from stateat.sim.engine.request import Request, placeholders
 from stateat.sim.engine.sampling import sample
 from stateat.sim.engine.sizing import Sizing
+from stateat.sim.engine.step import Step
 from stateat.sim.events import Observer, Refusal
 from stateat.sim.options import Options
+from stateat.sim.releases.policy import Policy
 from stateat.sim.releases.rules import Rules
-from stateat.sim.rules.start_column import config_block
+from stateat.sim.rules.restore_column import config_block
 from stateat.sim.worker.block_tables import Rows, widths
 from stateat.sim.worker.pipeline import Batch, Pipeline
 from stateat.sim.worker.worker import Row, Worker
 from stateat.sim.workload import Arrival
 
 
-@dataclass(slots=True)
-class Step:
-    """What a step came to."""
-
-    prefill_tokens: int = 0
-    decode_tokens: int = 0
-    finished: list[str] = field(default_factory=list)
-    """Requests that ended, by themselves or by an abort."""
-
-    @property
-    def tokens(self) -> int:
-        return self.prefill_tokens + self.decode_tokens
-
-
 class Scheduler:
     """The reference engine's state between steps."""
 
-    def __init__(self, options: Options, rules: Rules, observer: Observer, seed: int, fast_forward: bool) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        observer: Observer,
+        seed: int,
+        fast_forward: bool,
+        make_cache: Callable[[Options, Rules, Observer], Cache] = KVCache,
+    ) -> None:
+        """``make_cache``: another cache in the place of the releases'."""
+        options, rules = policy.options, policy.rules
+        self.policy = policy
         self.options = options
         self.rules = rules
         self.observer = observer
@@ -58,22 +56,23 @@ class Scheduler:
         self.most = rules.running.most(options)
         """Requests that may run at once."""
         self.threshold = options.long_prefill_token_threshold
-        taken = rules.draft_slots(options)
+        self.cap = policy.step_tokens
+        taken = options.max_num_batched_tokens - self.cap
         self.slots = 0 if taken else options.speculative.draft_slots
         """Slots that a drafter adds for each request that is scheduled."""
-        self.cap = options.max_num_batched_tokens - rules.draft_slots(options)
-        self.cache = KVCache(options, rules, observer.claim, observer.unclaim)
-        self.encoder = Encoder(options, rules.encoder, rules.whole_items)
-        self.sizing = Sizing(options, rules, self.cache, self.encoder)
+        self.make_cache = make_cache
+        self.cache = make_cache(options, rules, observer)
+        self.encoder = Encoder(policy)
+        self.sizing = Sizing(policy, self.cache, self.encoder)
         self.worker = Worker(
             options.groups,
             self.num_drafts,
-            rules.seed,
-            config_block(rules.seed, options, self.sizing.grid),
+            rules.restore_column,
+            config_block(rules.restore_column, options, self.sizing.grid),
             rules.worker,
             observer,
             self.cache.exported if options.num_prefill_checkpoint_blocks else None,
-            rules.kernel,
+            rules.state_writes,
             options.mamba_chunk_size,
             Rows(widths(options.groups, options.max_model_len, self.num_drafts), options.max_num_seqs),
         )
@@ -83,10 +82,10 @@ class Scheduler:
         """The running requests that are not quiet, in order."""
         # A threshold below a decode row would cut it: such rows are never quiet.
         whole = not (0 < self.threshold < 1 + self.num_drafts or self.slots)
-        whole = whole and rules.worker.merges and not rules.state_slots.on
+        whole = whole and rules.worker.merges and not rules.state_slots.with_look_ahead
         self.pipeline = Pipeline(options.max_concurrent_batches)
-        alone = self.pipeline.depth == 1
-        self.quiet = Quiet(self.cache, self.worker, observer, self.num_drafts, fast_forward and whole and alone)
+        fast_forward = fast_forward and whole and self.pipeline.depth == 1
+        self.quiet = Quiet(self.cache, self.worker, observer, self.num_drafts, fast_forward)
         self.admissions = 0
         self.preempted_in_vain = 0
         """Preemptions since some request last got further than it had ever been."""
@@ -101,15 +100,19 @@ class Scheduler:
     # Arrivals.
 
     def add(self, arrival: Arrival, time: int) -> None:
-        """A request arrives."""
-        request = Request(arrival, self.options, self.seed, self.observer)
+        """Take a request in."""
+        request = Request(arrival, self.options, self.seed)
         self.observer.arrive(
             request.id, request.index, time, arrival.segments, None, request.max_outputs, arrival.encoder
         )
         self.waiting.append(request)
-        self.cache.offload.on |= arrival.external > 0
-        if self.rules.admission.rejects and outgrows(self.options, self.rules, self.seed, arrival):
+        self.cache.lower_tier.expect(arrival.external)
+        if self.rules.admission.rejects and outgrows(arrival, self.policy, self._alone):
             self._outgrown.add(request.id)
+
+    def _alone(self, policy: Policy, observer: Observer) -> Scheduler:
+        """Return another scheduler, for a request alone."""
+        return Scheduler(policy, observer, self.seed, True, self.make_cache)
 
     def abort(self, name: str) -> bool:
         """Take a request away before the next step; False if it is not here (any more)."""
@@ -129,11 +132,11 @@ class Scheduler:
     @property
     def free_blocks(self) -> int:
         """Blocks in the free queue."""
-        return self.cache.pool.num_free
+        return self.cache.free_blocks
 
     @property
     def aborting(self) -> bool:
-        """Whether somebody is to be taken away in the next step."""
+        """True if a request is to be taken away in the next step."""
         return bool(self._aborted)
 
     @property
@@ -141,11 +144,10 @@ class Scheduler:
         return not self.running and not self.waiting and not self.pipeline
 
     def jump(self, step: int) -> int:
-        """For how many steps from ``step`` on every request is quiet, so that all of them can be skipped at once."""
-        if self.quiet.tokens > self.cap:
-            return 0
+        """Return for how many steps from ``step`` on every request is quiet, so that all of them can be skipped."""
         if (
-            self.active
+            self.quiet.tokens > self.cap
+            or self.active
             or self.pipeline
             or self._aborted
             or self._reset_asked
@@ -190,59 +192,50 @@ class Scheduler:
         return result
 
     def _batch(self, index: int, rows: list[Row]) -> Batch | None:
-        """What this step decided goes into the pipeline; returns the batch that runs now."""
-        cache, copies = self.cache, self.cache.take_copies()
+        """Put what this step decided into the pipeline; return the batch that runs now."""
+        copies, given, full, published = self.cache.decided()
+        batch = Batch(index, rows, copies, copies, given, full, published)
         if self.pipeline.depth == 1:
-            return Batch(index, rows, copies, copies, cache.given, cache.offload.published, cache.take_journal())
-        if self.rules.worker.waits:
-            pinned = copies
-        else:
+            return batch
+        if not self.rules.worker.waits:
             self.worker.copy_on_write(copies)
-            copies, pinned = [], copies
+            batch.copies = []
         for row in rows:
             row.request.computed = row.end
-        batch = Batch(
-            index, rows, copies, pinned, [*map(list, cache.given)], [*cache.offload.published], cache.take_journal()
-        )
         runs = self.pipeline.push(batch)
         if runs is not None:
             self.observer.launch(runs.index)
         return runs
 
     def _drop(self, request: Request) -> None:
-        """Its steps in flight do not run, if that is the rule."""
-        if self.rules.abort.runs_on:
+        """Drop a request's steps in flight, if that is the rule."""
+        if self.rules.aborted_steps.runs_on:
             return
-        dropped = self.pipeline.drop(request)
-        if self.rules.abort.unpublishes or self.rules.publish.hides:
-            self.cache.pool.withdraw(dropped)
+        dropped = self.pipeline.drop(request, self.cache.held(request))
+        if self.rules.aborted_steps.unpublishes or self.rules.publish.hides:
+            self.cache.withdraw(dropped)
 
     def _let_go(self, request: Request) -> None:
         """Free the blocks of a request that may have steps in flight, at once or once these have run."""
-        pool = self.cache.pool
-        pool.fence = self.pipeline.newest if self._fenced(request) else None
+        waits_for = self.pipeline.newest if self._fenced(request) else None
         if not self.pipeline.has(request):
             # Else the worker hears of it behind those steps.
             self.worker.leave(request)
         self.pipeline.detach(request)
-        self.cache.free(request)
-        pool.fence = None
+        self.cache.free(request, waits_for)
 
     def _fenced(self, request: Request) -> bool:
-        """Whether the blocks of a request have to wait for a step in flight."""
-        return self.rules.free.waits and self.pipeline.has(request)
+        """Return True if the blocks of a request have to wait for a step in flight."""
+        return self.rules.deferred_free.waits and self.pipeline.has(request)
 
     def _run(self, batch: Batch | None, result: Step) -> None:
         """Run and commit a batch."""
         if batch is None:
             return
-        cache = self.cache
-        cache.pool.drain(batch.index)
-        cache.unpin(batch.pinned)
+        self.cache.run(batch.index, batch.pinned)
         self.worker.before(batch.index, batch.rows, batch.copies, batch.given)
         self._update(batch, result)
-        cache.reveal(batch.published)
-        cache.reveal(cache.take_journal())
+        self.cache.commit(batch.published)
 
     def _abort(self, index: int, result: Step) -> None:
         for request in [r for r in (*self.running, *self.waiting) if r.id in self._aborted]:
@@ -250,7 +243,7 @@ class Scheduler:
                 self._wake(request, index)
                 self.running.remove(request)
                 self.active.remove(request)
-                self._tell_stored(self.cache.offload.save_cancelled(request, self.pipeline.tokens(request)))
+                self.cache.lower_tier.save_cancelled(request, self.pipeline.tokens(request))
                 self._drop(request)
                 self._let_go(request)
             else:
@@ -261,7 +254,7 @@ class Scheduler:
         self._aborted.clear()
 
     def _schedule_running(self, index: int, budget: int, rows: list[Row]) -> tuple[int, bool]:
-        """Tokens used, and whether somebody was preempted."""
+        """Return the tokens used, and True if a request was preempted."""
         used, position, preempted = 0, 0, False
         while position < len(self.active):
             request = self.active[position]
@@ -279,8 +272,8 @@ class Scheduler:
                 continue
             if left - count < self.quiet.tokens_after(request.order):
                 self._wake_after(request.order, index)
-            unconfirmed = self.pipeline.tokens(request) if self.rules.free.confirmed else 0
-            while not self.cache.grow(request, count, unconfirmed):
+            unconfirmed = self.pipeline.tokens(request) if self.rules.deferred_free.confirmed else 0
+            while not self.cache.grow(request, count, unconfirmed_tokens=unconfirmed):
                 if len(self.running) == 1 and self.rules.admission.rejects and not self.pipeline:
                     # Nobody else holds a block that it could wait for.
                     self.running.clear()
@@ -288,7 +281,7 @@ class Scheduler:
                     self._reject(request, Refusal.NEVER_BLOCKS)
                     return used, True
                 victim = self.running[-1]
-                if self.rules.free.guards and self._fenced(victim):
+                if self.rules.deferred_free.guards and self._fenced(victim):
                     # What it has would not be free yet.
                     return used, preempted
                 preempted = True
@@ -300,7 +293,7 @@ class Scheduler:
         return used, preempted
 
     def _running_tokens(self, request: Request, left: int) -> tuple[int, str]:
-        """How many tokens a running request takes of those left, and the rule that ended its chunk."""
+        """Return how many tokens a running request takes of those left, and the rule that ended its chunk."""
         wanted = request.num_tokens + request.drafts - request.computed
         count, stop = wanted, ""
         if 0 < self._threshold() < count:
@@ -313,12 +306,12 @@ class Scheduler:
         return self.sizing.cut(request, request.computed, count, stop)
 
     def _room(self, used: int, rows: list[Row]) -> int:
-        """Tokens that the batch has left for one more request, beside the slots that drafters add."""
+        """Return the tokens that the batch has left for one more request, beside the slots that drafters add."""
         return self.cap - used - self.slots * (len(rows) + 1)
 
     def _threshold(self) -> int:
-        """``long_prefill_token_threshold`` where it applies, else 0."""
-        if self.rules.threshold.on and len(self.running) + len(self.waiting) <= 1:
+        """Return ``long_prefill_token_threshold`` where it applies, else 0."""
+        if self.rules.threshold.beside_others_only and len(self.running) + len(self.waiting) <= 1:
             return 0
         return self.threshold
 
@@ -337,11 +330,11 @@ class Scheduler:
         rows.append(Row(request, start, start + count, drafts, drafted))
 
     def _schedule_waiting(self, left: int, rows: list[Row], only_decodes: bool, prefills: bool) -> None:
-        """Admit waiting requests; ``only_decodes``: running ones were scheduled, and none of them is a prefill;
+        """Admit waiting requests. ``only_decodes``: running ones were scheduled, and none of them is a prefill;
         ``prefills``: one of them is."""
         limit = left
         place = 0
-        """Those before it got nothing, and stepped aside."""
+        """Place in the queue: those before it got nothing, and stepped aside."""
         while place < len(self.waiting) and len(self.running) < self.most:
             taken = self.quiet.tokens + sum(row.end - row.start for row in rows)
             left = min(limit, self._room(taken, rows))
@@ -352,8 +345,8 @@ class Scheduler:
                 del self.waiting[place]
                 self._reject(request, why)
                 continue
-            prior = find(request, self.cache, self.rules.load_failure)
-            start = prior.tokens
+            prefix = find(request, self.cache, self.rules.load_failure)
+            start = prefix.tokens
             count, stop = request.num_tokens - start, ""
             drafted = 0
             alone = self.rules.padding.alone and not prefills and start > 0
@@ -379,7 +372,12 @@ class Scheduler:
             if count <= drafted and self.rules.padding.drops_clipped:
                 count, drafted, stop = 1, 0, "prompt-end"
             reason = self.cache.admit(
-                request, count, prior.hit, prior.external, self.options.scheduler_reserve_full_isl, bool(self.running)
+                request,
+                count,
+                hit=prefix.hit,
+                external_tokens=prefix.external_tokens,
+                reserve_full_sequence=self.options.scheduler_reserve_full_isl,
+                beside_others=bool(self.running),
             )
             if reason:
                 self.observer.refuse(request.id, reason)
@@ -399,30 +397,30 @@ class Scheduler:
                 place += 1
                 continue
             del self.waiting[place]
-            self._admit(request, prior)
+            self._admit(request, prefix)
             self._encode(request)
             limit -= count
             self.observer.chunk(request.id, start, start + count, drafted, stop, 0, ())
             rows.append(Row(request, start, start + count, placeholders(min(drafted, count - 1)), drafted))
 
-    def _admit(self, request: Request, prior: Prior) -> None:
-        """From waiting to running."""
-        self.observer.admit(request.id, *prior.told, request.started)
-        start = prior.tokens
+    def _admit(self, request: Request, prefix: ComputedPrefix) -> None:
+        """Let a waiting request run."""
+        self.observer.admit(request.id, *prefix.told, request.started)
+        start = prefix.tokens
         for group in self.options.recurrent:
             column = (start - 1) // self.options.groups[group].block_size
-            if prior.external and prior.arrives:
-                connector = prior.connector
-                key = request.id if connector else self.cache.offload.key_of(request, group, start)
+            if prefix.external_tokens and prefix.arrives:
+                connector = prefix.by_connector
+                key = request.id if connector else self.cache.lower_tier.key_of(request, group, start)
                 more = connector and self.rules.connector.whole and start == request.num_tokens - 1
                 self.observer.load(request.id, group, key, request.pages[group][column], start + more)
-            elif prior.external:
+            elif prefix.external_tokens:
                 # Nothing comes into it, and yet it is the request's.
                 self.observer.allocate(request.id, group, column, [request.pages[group][column]])
-            elif not prior.external and prior.hit.tokens:
-                blocks = prior.hit.blocks[group]
+            elif prefix.hit.tokens:
+                blocks = prefix.hit.blocks[group]
                 slot = blocks[column] if column < len(blocks) else NULL
-                self.observer.restore(request.id, group, slot, column, start, prior.hit.group_hits)
+                self.observer.restore(request.id, group, slot, column, start, prefix.hit.group_hits)
         request.started = True
         request.computed = start
         request.order = self.admissions
@@ -436,7 +434,8 @@ class Scheduler:
             self.encoder.commit(request)
 
     def _never(self, request: Request) -> Refusal | None:
-        """Why a request can never be served, if it cannot: an item, or what it wants alone, is more than there is."""
+        """Return why a request can never be served, if it cannot: an item, or what it wants alone, is more than there
+        is."""
         if self.encoder.never(request):
             return Refusal.NEVER_ENCODER
         return Refusal.NEVER_BLOCKS if request.id in self._outgrown else None
@@ -450,7 +449,7 @@ class Scheduler:
         self._rejected.append(request.id)
 
     def _preempt(self, request: Request, index: int, told: bool = True) -> None:
-        """Back to the head of the queue; ``told``: the worker hears of it."""
+        """Put the last running request back to the head of the queue; ``told``: the worker hears of it."""
         self._wake(request, index)
         self.running.pop()
         self.active.pop()
@@ -478,9 +477,9 @@ class Scheduler:
             for row in rows:
                 if row.emitted:
                     # What a stop trims was computed and is not the request's; its last token never is.
-                    self.cache.publishing.publish(row.request, min(row.request.computed, row.request.num_tokens - 1))
+                    self.cache.publish(row.request, min(row.request.computed, row.request.num_tokens - 1))
         prefills = [(row.request, row.end) for row in rows if row.start < row.request.num_prompt and not row.void]
-        self._tell_stored(self.cache.offload.store(prefills, batch.full))
+        self.cache.lower_tier.store(prefills, batch.full)
         for row in rows:
             request = row.request
             if row.void:
@@ -499,11 +498,6 @@ class Scheduler:
                 result.finished.append(request.id)
             elif not (request.prefilling or self.encoder.holds(request)) and self.quiet.enter(request, batch.index + 1):
                 self.active.remove(request)
-
-    def _tell_stored(self, stored: list[Full]) -> None:
-        for full in stored:
-            if self.options.groups[full.group].recurrent:
-                self.observer.store(full.group, full.block, full.hash.hex(), full.tokens)
 
     # Quiet requests.
 

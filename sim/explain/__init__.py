@@ -1,1 +1,1 @@
-"""Where a wrong state came from, what was missed, and what would help."""
+"""Explanations: where a wrong state came from, what was missed, and what would help."""

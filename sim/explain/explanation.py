@@ -1,14 +1,14 @@
-"""What is told of a finding: what was written and claimed, what the slot had absorbed, and who started from it."""
+"""Explanation of a finding: what was written and claimed, what the slot had absorbed, and who started from it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from stateat.sim.events import Finding
+from stateat.sim.events import Finding, Holding, Severity
 from stateat.sim.tokens import Ids
 
-TORN = "torn"
+TORN = Holding.TORN
 """The verdict on a slot whose matrix is right, and whose convolution is not (I13)."""
 Span = tuple[int, int]
 """Tokens [start, end)."""
@@ -28,7 +28,7 @@ class Chunk:
     stop: str
     """The rule that ended it."""
     steps: int
-    """Over 0: so many decode steps in a row, ``step`` being the last of them."""
+    """Decode steps in a row, ``step`` being the last of them; 0: it is no such run."""
     others: int
     """Tokens that other requests had in the same step."""
 
@@ -45,7 +45,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Who said that the slot holds state@offset, in which step, and its chunk then (None: it had none)."""
+    """A request's word that the slot holds state@offset: in which step, and its chunk then (None: it had none)."""
 
     request: str
     step: int
@@ -68,12 +68,12 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What a state has absorbed, against the prefix that its claim names."""
+    """Tokens that a state has absorbed, against the prefix that its claim names."""
 
     missing: tuple[Span, ...] = ()
-    """Of the prefix, never absorbed."""
+    """Parts of the prefix that were never absorbed."""
     twice: tuple[Span, ...] = ()
-    """Of the prefix, absorbed more than once."""
+    """Parts of the prefix that were absorbed more than once."""
     ahead: tuple[Span, ...] = ()
     """Behind the prefix in the same prompt: whoever restores feeds them once more."""
     foreign: int = 0
@@ -103,7 +103,7 @@ class Story:
     loaded: int | None
     """The step in which a connector, or the tier that had kept it, brought it; None: neither did."""
     held: tuple[Piece, ...] | None
-    """What the slot's state had absorbed; None where nothing was ever written, or no slot is concerned."""
+    """Tokens that the slot's state had absorbed; None where nothing was ever written, or no slot is concerned."""
     claim: Claim | None
     coverage: Coverage
     readers: tuple[Reader, ...]
@@ -116,7 +116,7 @@ class Story:
 
 def roots(findings: Iterable[Finding]) -> list[Finding]:
     """The poison findings that follow from no other, those to be told first in front."""
-    return sorted((f for f in findings if f.severity == "poison" and f.root is None), key=rank)
+    return sorted((f for f in findings if f.severity == Severity.POISON and f.root is None), key=rank)
 
 
 def rank(finding: Finding) -> tuple[bool, bool, int, int]:

@@ -13,21 +13,21 @@ from stateat.sim.cache.pool import BlockPool
 from stateat.sim.engine.scheduler import Scheduler
 from stateat.sim.events import Group, Observer
 from stateat.sim.options import Options
-from stateat.sim.releases.rules import Rules
+from stateat.sim.releases.policy import Policy
 from stateat.sim.run.simulate import simulate
 from stateat.sim.scenario.load import Run
 from stateat.sim.tokens import Segments, Spans
 
 
 @dataclass(frozen=True, slots=True)
-class Had:
-    """What one group had of a prefix; lengths in tokens."""
+class GroupCoverage:
+    """A group's part of a prefix; lengths in tokens."""
 
     group: str
     recurrent: bool
     block: int
     boundaries: int
-    """Of its blocks, within the prefix that is shared and can be hit."""
+    """Its blocks within the prefix that is shared and can be hit."""
     null: int
     """Recurrent: those that nobody had ever claimed."""
     longest: int
@@ -48,7 +48,7 @@ class Miss:
     """Tokens of it, in whole hash units."""
     reach: int
     """Tokens of it that a hit may have: a token is always computed."""
-    groups: tuple[Had, ...]
+    groups: tuple[GroupCoverage, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class _Asked:
     """The last lookup."""
 
     hashes: Sequence[bytes]
-    """Of the whole stream, its output too."""
+    """Hashes of the whole stream, its output too."""
     unit: int
     known: int
     """Tokens whose hash is known: at a first admission those of the prompt."""
@@ -118,13 +118,13 @@ class Misses(Observer):
             return None
         reach = min(shared, limit)
         groups = [
-            self._had(pool, geo, family, group, hashes, reach, limit, known)
+            self._coverage(pool, geo, family, group, hashes, reach, limit, known)
             for family in geo.families
             for group in family.groups
         ]
         return Miss("", 0, self._seen[hashes[units - 1]], shared, reach, tuple(groups))
 
-    def _had(
+    def _coverage(
         self,
         pool: BlockPool,
         geo: Geometry,
@@ -134,7 +134,7 @@ class Misses(Observer):
         reach: int,
         limit: int,
         known: int,
-    ) -> Had:
+    ) -> GroupCoverage:
         own, block, unit = replace(family, groups=(group,)), family.block_size, geo.hash_unit
         ends = range(block, reach + 1, block)
         null = sum((group, hashes[end // unit - 1]) not in self._claimed for end in ends) if family.recurrent else 0
@@ -144,7 +144,7 @@ class Misses(Observer):
             for drop in (False, family.drops)
         )
         name: Group = self._groups[group]
-        return Had(name.name, family.recurrent, block, len(ends), null, longest, left)
+        return GroupCoverage(name.name, family.recurrent, block, len(ends), null, longest, left)
 
     def step(self, index: int, time_us: int, budget: int) -> None:
         self._step = index
@@ -196,8 +196,9 @@ def misses(run: Run) -> list[Miss]:
         return []
     heard = Misses(run.options)
 
-    def make(options: Options, rules: Rules, observer: Observer, seed: int) -> Scheduler:
-        return Scheduler(options, replace(rules, lookup=heard.lookup(rules.lookup)), observer, seed, True)
+    def make(policy: Policy, observer: Observer, seed: int) -> Scheduler:
+        listened = replace(policy.rules, lookup=heard.lookup(policy.rules.lookup))
+        return Scheduler(replace(policy, rules=listened), observer, seed, True)
 
     simulate(run, [heard], make=make)
     return heard.found

@@ -1,4 +1,4 @@
-"""What led to a finding, and what came of it: collected from the events of a second, equal run.
+"""Provenance of findings, and what came of them: collected from the events of a second, equal run.
 
 A run's findings are known when it is over. :class:`Chronicle` is told which of them to follow, hears the same run
 again, and keeps for each who wrote the slot, who claimed it, what it had absorbed and who started from it.
@@ -16,12 +16,22 @@ import numpy as np
 
 from stateat.sim.events import NULL, Finding, Group, Observer
 from stateat.sim.explain.explanation import TORN, Chunk, Claim, Coverage, Piece, Reader, Span, Story, Subject
+from stateat.sim.run.result import Outcome
+from stateat.sim.run.simulate import simulate
+from stateat.sim.scenario.load import Run
 from stateat.sim.tokens import Ids, Segments, Spans, Tokens
+
+
+def explain(run: Run, outcome: Outcome, findings: Sequence[Finding]) -> list[Story]:
+    """Return what led to these findings of a run, and what came of them: the same run again, followed."""
+    chronicle = Chronicle(findings)
+    simulate(run, [chronicle])
+    return chronicle.stories(outcome.findings)
 
 
 @dataclass(slots=True)
 class _Moment:
-    """One engine step."""
+    """An engine step."""
 
     index: int
     time_us: int
@@ -68,7 +78,7 @@ class _Held:
 
 @dataclass(slots=True)
 class _Case:
-    """What was collected for one finding."""
+    """Collection for one finding."""
 
     finding: Finding
     caught: bool = False
@@ -91,13 +101,13 @@ class Chronicle(Observer):
         self._now: dict[str, _Decision] = {}
         self._in_order = True
         self._flying: dict[int, tuple[_Moment, dict[str, _Decision]]] = {}
-        """With several steps in flight: what each decided."""
+        """Decisions of each step in flight."""
         self._ran = True
-        """Whether the step that is now told about has run."""
+        """The step that is now told about has run."""
         self._held: dict[int, _Held | None] = {}
         """By slot; None: made from a slot that was never written."""
         self._tier: dict[tuple[int, str], tuple[int, _Held | None]] = {}
-        """What an offload tier keeps, and the slot that it came from."""
+        """States that an offload tier keeps, and the slot that each came from."""
         self._storing: dict[tuple[int, str], int] = {}
         self._streams: dict[str, Tokens] = {}
         self._again: dict[str, Any] = {}
@@ -280,7 +290,7 @@ class Chronicle(Observer):
     # Afterwards.
 
     def stories(self, findings: Sequence[Finding]) -> list[Story]:
-        """What was collected, in the order in which the findings were given; ``findings``: all of that run."""
+        """Return what was collected, in the order in which the findings were given; ``findings``: all of that run."""
         return [self._story(case, findings) for case in self.cases]
 
     def _story(self, case: _Case, findings: Sequence[Finding]) -> Story:
@@ -312,7 +322,7 @@ class Chronicle(Observer):
         return np.concatenate([stream.ids[: piece.end], np.array(piece.drafts, np.int64)])
 
     def _coverage(self, finding: Finding, pieces: Sequence[Piece]) -> Coverage:
-        """How often each token of the claimed prefix was absorbed, at its own place."""
+        """Return how often each token of the claimed prefix was absorbed, at its own place."""
         claimed = finding.claimed or 0
         truth: Ids = self._again[finding.request]().ids
         times = np.zeros(truth.size, np.int64)
@@ -343,7 +353,7 @@ class Chronicle(Observer):
 
 
 def _append(before: _Held | None, piece: Piece, made: _Decision | None) -> _Held:
-    """One link more, or the last one made longer where it goes on in the same stream."""
+    """Return the pieces with one more, or the last one made longer where it goes on in the same stream."""
     if before is not None:
         last = before.piece
         if (last.request, last.end) == (piece.request, piece.start) and not last.drafts:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from stateat.sim.errors import StateatError
-from stateat.sim.events import GRAVE, Finding
+from stateat.sim.events import GRAVE, Finding, Severity
 from stateat.sim.explain.explanation import roots
 from stateat.sim.releases.presets import PRESETS, table
 from stateat.sim.releases.rules import RULES
@@ -21,7 +21,7 @@ MAX_CHUNKS = 400_000
 """All runs of a search together, about 20 s; a search that would take more stops there, and says so."""
 
 Each = Callable[[Sequence["Value"]], Iterable["Value"]]
-"""How the values are gone through, for whoever shows progress."""
+"""Progress of a search through values, for whoever shows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Value:
 
     @property
     def released(self) -> bool:
-        """Whether any preset has it."""
+        """Some preset has it."""
         return any(values[self.rule] == self.name for values in PRESETS.values())
 
     @property
@@ -54,14 +54,14 @@ class Value:
 
 
 class Search:
-    """What becomes of one run under each value: those of releases, and the others where these have no answer."""
+    """Search through values for what becomes of one run: those of releases, and others where these have no answer."""
 
     def __init__(self, run: Run, each: Each = iter) -> None:
         self._run, self._each = run, each
         self.values = candidates(run)
         self.tried: dict[Value, Outcome] = {}
         self._seen: set[bool] = set()
-        """Whether those of releases were gone through, and the others."""
+        """Values of releases were gone through, and the others."""
         self._untried: dict[bool, int] = {True: 0, False: 0}
         self._chunks = 0
 
@@ -79,7 +79,7 @@ class Search:
         return {value: self.tried[value].hits[request] for value in found}
 
     def untried(self, found: Collection[Value]) -> int:
-        """How many values could not be tried that might have been among these."""
+        """Return how many values could not be tried that might have been among these."""
         released = any(value.released for value in found)
         return self._untried[True] + (0 if released else self._untried[False])
 
@@ -125,18 +125,18 @@ def candidates(run: Run) -> list[Value]:
 
 
 def _serves(before: Outcome, after: Outcome) -> bool:
-    """Whether as many requests get to their end."""
+    """True if as many requests get to their end."""
     fewer = after.finished + after.rejected < before.finished + before.rejected
     return not fewer and (before.livelock or not after.livelock)
 
 
 def _as_good(before: Outcome, after: Outcome) -> bool:
-    """Whether nothing else is worse."""
+    """True if nothing else is worse."""
     return _serves(before, after) and all(a <= b for a, b in zip(_harm(after), _harm(before), strict=True))
 
 
 def _harm(outcome: Outcome) -> tuple[int, ...]:
-    """What is wrong of a run, root or not, and what was read of it."""
+    """Return what is wrong of a run, root or not, and what was read of it."""
     grave = sum(finding.severity in GRAVE for finding in outcome.findings)
     return len(roots(outcome.findings)), grave, outcome.poisoned, outcome.wrong_restores, outcome.wrong_reads
 
@@ -144,9 +144,9 @@ def _harm(outcome: Outcome) -> tuple[int, ...]:
 def _avoids(finding: Finding, before: Outcome, after: Outcome) -> bool:
     if not _serves(before, after):
         return False
-    if finding.severity == "liveness":
+    if finding.severity == Severity.LIVENESS:
         # A run that stands still stands still, whoever waits first.
-        stands = any(other.severity == "liveness" for other in after.findings)
+        stands = any(other.severity == Severity.LIVENESS for other in after.findings)
         return not stands and len(roots(after.findings)) <= len(roots(before.findings))
     old, new = roots(before.findings), roots(after.findings)
     # The same fault at another offset is the same fault, and one of another kind is none the better.

@@ -13,8 +13,9 @@ from stateat.sim.engine.scheduler import Scheduler
 from stateat.sim.errors import StateatError
 from stateat.sim.events import Observer
 from stateat.sim.options import Options
+from stateat.sim.releases.policy import Policy
 from stateat.sim.releases.presets import table
-from stateat.sim.releases.rules import plugins, resolve
+from stateat.sim.releases.rules import plugins
 from stateat.sim.run.clock import Simulation
 from stateat.sim.workload import Arrival
 
@@ -26,14 +27,14 @@ BLOCKS = 3
 
 @dataclass(frozen=True, slots=True)
 class Shortest:
-    """What was found."""
+    """Result of a search."""
 
     tokens: int | None
     """The shortest prompt; None: none was found."""
     tried: int
-    """Up to how many tokens was looked."""
+    """The longest prompt that was tried, tokens."""
     gaps: bool = False
-    """Whether some longer prompt misses."""
+    """Some longer prompt misses."""
 
 
 class _Hits(Observer):
@@ -63,7 +64,7 @@ def shortest_repeat(options: Options) -> Shortest | None:
 
 
 _found: dict[str, Shortest | None] = {}
-"""By what the options say: cases of a scenario mostly share theirs."""
+"""Results by the text of the options: cases of a scenario mostly share theirs."""
 
 
 def _search(options: Options) -> Shortest | None:
@@ -89,14 +90,14 @@ def _has_gaps(options: Options, tokens: int) -> bool:
 def lengths(options: Options) -> list[int]:
     """Prompts (tokens, ascending) near which what a repeat hits can change; shorter ones can hit nothing."""
     groups = [g for g in options.groups if g.prefix_cacheable]
-    rules = resolve(table(options.preset, options.rules))
+    policy = Policy.of(options)
     sizes = {options.hash_unit, options.scheduler_block_size, *(g.block_size for g in groups)}
     # Prompts are cut where a step's tokens end too, and at the last boundary before.
     budget = options.max_num_batched_tokens
-    most = [budget, budget - rules.draft_slots(options), options.long_prefill_token_threshold]
+    most = [budget, policy.step_tokens, options.long_prefill_token_threshold]
     cuts = {cut for cut in most if 0 < cut <= BLOCKS * max(sizes)}
     sizes |= cuts | {cut // size * size for cut in cuts for size in sizes if size <= cut}
-    least = (options.hash_unit if rules.fine_hits.on(options) else options.scheduler_block_size) + 1
+    least = (options.hash_unit if policy.rules.partial_hits_when.on(options) else options.scheduler_block_size) + 1
     sums = {a * i + b * j for a in sizes for b in sizes for i in range(BLOCKS + 1) for j in range(BLOCKS)}
     beyond = range(options.speculative.prefill_lookahead + 2)
     return sorted({total + more for total in sums for more in beyond if total + more >= least})
@@ -108,7 +109,7 @@ def _longest_chunk(options: Options) -> int:
 
 
 def repeat_hits(options: Options, tokens: int) -> bool:
-    """Whether a prompt of so many tokens, alone and sent again once it has ended, is hit."""
+    """True if a prompt of so many tokens, alone and sent again once it has ended, is hit."""
     drafts = options.speculative.num_speculative_tokens
     # More blocks than two such prompts can need change nothing, and take time.
     need = sum(2 * (tokens // g.block_size + drafts + 4) for g in options.groups)
@@ -118,8 +119,7 @@ def repeat_hits(options: Options, tokens: int) -> bool:
         max_model_len=max(options.max_model_len, tokens + drafts + 2),
     )
     hits = _Hits()
-    rules = resolve(table(options.preset, options.rules))
-    scheduler = Scheduler(alone, rules, hits, 0, True)
+    scheduler = Scheduler(Policy.of(alone), hits, 0, True)
     sent = Arrival("first", 0, 0, ((1, tokens),), 1)
     Simulation(scheduler, alone, [sent, replace(sent, id="again", index=1, after="first")], (), hits).run()
     return hits.tokens > 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from stateat.sim.errors import InputError
+from stateat.sim.releases.presets import PRESETS
 
 GDN = frozenset({"qwen3-next", "qwen3.5"})
 MAMBA2 = frozenset({"nemotron-h", "falcon-h1"})
@@ -75,15 +76,17 @@ SIZING = {
     "vllm-0.32.0": _0_32,
     "vllm-0.33.0": _0_33,
 }
+"""By the preset since which it holds."""
 
 ALL_MODE = MAMBA2 | {"jamba"}
 """The families that have ``all`` mode, in the releases that do."""
 
 
 def sizing(preset: str) -> Sizing:
-    """The row of a preset; InputError names the known ones."""
+    """Return the row of a preset, or of the last one before it that has one; InputError names the known presets."""
     from stateat.sim.scenario.messages import choice
 
-    if preset not in SIZING:
-        raise InputError(f"--preset: {choice(preset, SIZING)}")
-    return SIZING[preset]
+    if preset not in PRESETS:
+        raise InputError(f"--preset: {choice(preset, PRESETS)}")
+    known = list(PRESETS)
+    return next(SIZING[each] for each in reversed(known[: known.index(preset) + 1]) if each in SIZING)

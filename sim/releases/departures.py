@@ -1,4 +1,4 @@
-"""Where a preset is known not to decide as its release, or to run what its release would not, by option.
+"""Departures: options with which a preset is known not to decide as its release, or to run what that would not.
 
 A departure is a warning that names the option, until the preset can. What is asked is the table of rule values in
 force, so that a rule that is put in instead counts.
@@ -9,22 +9,33 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from stateat.sim.cache.drafter_drop import GUARDS
+from stateat.sim.cache.drafter_drop import DRAFTER_DROP
 from stateat.sim.options import Options
-from stateat.sim.releases.presets import table
-from stateat.sim.rules.partial_hits import FINE_HITS
+from stateat.sim.releases.presets import PRESETS, table
+from stateat.sim.rules.partial_hits import PARTIAL_HITS_WHEN
 
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """One of them."""
+    """An option with which a preset decides otherwise than its release, or runs what that would not."""
 
     option: str
     """The key in ``engine``."""
     applies: Callable[[Options, Mapping[str, str]], bool]
     """(options, rule values in force)"""
     text: str
-    """What the release does otherwise."""
+    """A sentence on what the release does."""
+    since: str = ""
+    """The first preset that it is true of; '': the first of all."""
+    until: str = ""
+    """The last one; '': the last of all."""
+
+    @property
+    def presets(self) -> list[str]:
+        """The presets that it is true of."""
+        known = list(PRESETS)
+        first = known.index(self.since) if self.since else 0
+        return known[first : known.index(self.until) + 1] if self.until else known[first:]
 
 
 def _one_mode(options: Options, rules: Mapping[str, str]) -> bool:
@@ -43,9 +54,10 @@ def _alike(options: Options, rules: Mapping[str, str]) -> bool:
 
 
 def _window_inside_blocks(options: Options, rules: Mapping[str, str]) -> bool:
-    unasked = rules["fine_hits"] == "states-alone" and options.enable_prefix_caching
+    unasked = rules["partial_hits_when"] == "states-alone" and options.enable_prefix_caching
     windows = [group for group in options.groups if group.sliding_window]
-    return unasked and FINE_HITS["states-alone"].on(options) and any(g.block_size != options.hash_unit for g in windows)
+    unable = any(group.block_size != options.hash_unit for group in windows)
+    return unasked and unable and PARTIAL_HITS_WHEN["states-alone"].on(options)
 
 
 def _uncut(options: Options, rules: Mapping[str, str]) -> bool:
@@ -62,7 +74,7 @@ def _tail_behind_a_draft(options: Options, rules: Mapping[str, str]) -> bool:
     s = options.speculative
     late = options.enable_prefix_caching and s.multi_module and s.prefill_lookahead > 1
     tails = any(g.aligned and g.block_size > options.hash_unit for g in options.groups)
-    return late and tails and rules["partial_hit"] == "copied" and GUARDS[rules["drafter_guard"]].drop(options)
+    return late and tails and rules["tail_copy"] == "copied" and DRAFTER_DROP[rules["drafter_drop"]].drop(options)
 
 
 def _decode_spans_a_unit(options: Options, rules: Mapping[str, str]) -> bool:
@@ -78,7 +90,7 @@ def _padding_cut(options: Options, rules: Mapping[str, str]) -> bool:
 
 def _window_past_hashes(options: Options, rules: Mapping[str, str]) -> bool:
     windows = any(group.sliding_window and group.prefix_cacheable for group in options.groups)
-    return windows and GUARDS[rules["drafter_guard"]].ahead(options) > 1
+    return windows and DRAFTER_DROP[rules["drafter_drop"]].ahead(options) > 1
 
 
 def _no_budget(options: Options, rules: Mapping[str, str]) -> bool:
@@ -113,45 +125,53 @@ DEPARTURES = (
         "groups",
         _alike,
         "releases to vLLM 0.28 stop with an assertion where all groups are of one kind and block size",
+        until="vllm-0.28.0",
     ),
     Departure(
         "groups",
         _window_inside_blocks,
         "releases to vLLM 0.27 stop with an assertion where hits are finer than a sliding window's block",
+        until="vllm-0.27.0",
     ),
     Departure(
         "groups",
         _uncut,
         "with attention blocks of several sizes releases to vLLM 0.28 stop with an assertion where a hit ends inside "
         "one, and miscount free blocks where a connector brings more",
+        until="vllm-0.28.0",
     ),
     Departure(
         "speculative.multi_module",
         _rereads_past_a_block,
         "releases refuse a drafter of several modules with more drafts than the scheduler block has tokens",
+        since="vllm-0.29.0",
     ),
     Departure(
         "speculative.multi_module",
         _window_past_hashes,
         "vLLM 0.33 stops with an error where a sliding window is looked up past the last token whose hash is known",
+        since="vllm-0.33.0",
     ),
     Departure(
         "speculative.multi_module",
         _tail_behind_a_draft,
         "where a drafter gives up a block of each hit, releases from vLLM 0.29 on publish a prompt's tail behind its "
         "prefill, in a recurrent block wider than the hash unit, and stop with an assertion where drafts reach past it",
+        since="vllm-0.29.0",
     ),
     Departure(
         "num_prefill_checkpoint_blocks",
         _decode_spans_a_unit,
         "releases from vLLM 0.30 on take a decode and its drafts that reach over a hash unit for a chunk that exports "
         "a state, and stop with an assertion where it would be published past the last token whose hash is known",
+        since="vllm-0.32.0",
     ),
     Departure(
         "long_prefill_token_threshold",
         _padding_cut,
         "releases from vLLM 0.29 on stop with an assertion where it cuts the placeholders of a request that is padded, "
         "unless chunks are split at recurrent blocks",
+        since="vllm-0.29.0",
     ),
     Departure(
         "max_num_batched_tokens",
@@ -168,7 +188,26 @@ DEPARTURES = (
 )
 
 
+REFUSES_WIDE_BLOCKS = frozenset({"vllm-0.26.0"})
+"""Presets whose releases refuse to start with a block wider than a chunk may be; here they run."""
+
+
+def refused_blocks(options: Options) -> list[str]:
+    """Tell which limits of a chunk the preset's release would refuse beside its recurrent block."""
+    if options.preset not in REFUSES_WIDE_BLOCKS or options.state_block is None:
+        return []
+    release = options.preset.replace("vllm-", "vLLM ")
+    block = options.cache_config_block_size or options.state_block
+    budget, threshold = options.max_num_batched_tokens, options.long_prefill_token_threshold
+    texts = []
+    if block > budget:
+        texts.append(f"{release} refuses a block of {block} tokens above max_num_batched_tokens ({budget})")
+    if 0 < threshold < block:
+        texts.append(f"{release} refuses a long_prefill_token_threshold ({threshold}) below a block ({block})")
+    return texts
+
+
 def departures(options: Options) -> list[str]:
-    """What is known to be otherwise in the release of these options' preset: ``engine.KEY: what the release does``."""
+    """Tell what is known to be otherwise in the release of these options' preset: ``engine.KEY: what it does``."""
     rules = table(options.preset, options.rules)
     return [f"engine.{d.option}: {d.text}" for d in DEPARTURES if d.applies(options, rules)]

@@ -21,14 +21,11 @@ from typing import Any, TypeVar
 
 from stateat.sim.errors import InputError, PolicyError
 from stateat.sim.printable import short
+from stateat.sim.rules.answers import MAX_BITS
+from stateat.sim.rules.record import Read
 from stateat.sim.signals import is_signal, last
 
 T = TypeVar("T")
-Read = Callable[[Any], Any]
-"""Makes plain values of an answer; raises ValueError for one that is not allowed."""
-
-MAX_BITS = 63
-"""Of an answered number: all that the engine counts is far below."""
 SHOWN = 200
 """Characters of what an exception says, or of an answer."""
 STREAMS = ("stdout", "stderr", "__stdout__", "__stderr__")
@@ -136,30 +133,6 @@ def _put_back(handlers: Sequence[Any]) -> None:
             # Not in the main thread, or not set from Python.
             with suppress(ValueError, TypeError):
                 signal.signal(number, handler)
-
-
-def number(answer: Any) -> int:
-    """The plain number of an integer; raises ValueError for another type, a truth value, or far too many digits."""
-    if not issubclass(type(answer), int) or type(answer) is bool:
-        raise ValueError
-    plain = int.__add__(answer, 0)
-    if plain.bit_length() > MAX_BITS:
-        raise ValueError
-    return plain
-
-
-def count(answer: Any) -> int:
-    """The same of what is at least 0: tokens, columns, blocks."""
-    if (plain := number(answer)) < 0:
-        raise ValueError
-    return plain
-
-
-def counts(answer: Any) -> list[int]:
-    """A plain list of them."""
-    if not issubclass(type(answer), list):
-        raise ValueError
-    return [count(item) for item in list.__iter__(answer)]
 
 
 def told(error: BaseException) -> str:

@@ -1,19 +1,18 @@
-"""Presets: each a table of rule values, with one line on what changed since the release before."""
+"""Presets: each a table of rule values, with what changed since the release before."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-# Chunk ends keep to the grid only below last_cache_position.
 VLLM_0_26_0: dict[str, str] = {
     "split": "last-cache-position",
     "grid": "cache-config",
-    "seed": "state-block",
+    "restore_column": "state-block",
     "lookup": "intersection-first-cut",
-    "drafter_guard": "drop",
-    "fine_hits": "states-alone",
-    "partial_hit": "copied",
-    "window": "reachable",
+    "drafter_drop": "drop",
+    "partial_hits_when": "states-alone",
+    "tail_copy": "copied",
+    "window_publishing": "reachable",
     "boundaries": "floor",
     "checkpoint": "none",
     "junction": "block-floored",
@@ -23,31 +22,28 @@ VLLM_0_26_0: dict[str, str] = {
     "started": "when-given-a-block",
     "threshold": "always",
     "wide_block": "private",
-    "retire": "stops-at-null-gap",
+    "skipped_states": "stops-at-null-gap",
     "padding": "kept",
     "draft_slots": "max-num-seqs",
     "running": "max-num-seqs",
-    "modules": "one",
-    "kernel": "align-and-all",
+    "drafter_modules": "one",
+    "state_writes": "align-and-all",
     "worker": "v2",
     "state_slots": "scheduled",
-    "offload": "any-length",
+    "tier_return": "any-length",
     "connector": "longest-group",
     "load_failure": "recompute",
     "admission": "wait",
     "blocked": "stop",
-    "encoder": "before-split",
+    "encoder_cap": "before-split",
     "state_blocks": "one",
     "whole_items": "not-here",
     "item_hash": "last-if-late",
-    "abort": "runs-on",
-    "free": "when-run-unguarded",
+    "aborted_steps": "runs-on",
+    "deferred_free": "when-run-unguarded",
     "eviction": "lru",
 }
 
-# PR 51113: chunk ends keep to the grid up to prefill_end, and a mid-block start always stops at its block's end.
-# A connector is told of attention's own hit, if it brings more than that. Without prefix caching the block freed first
-# is used again first.
 VLLM_0_27_0: dict[str, str] = {
     **VLLM_0_26_0,
     "split": "prefill-end",
@@ -55,63 +51,51 @@ VLLM_0_27_0: dict[str, str] = {
     "eviction": "lru-uncached-last",
 }
 
-# A drafter's slots are charged for the requests that are scheduled; a request counts as started once it is. PR 51100:
-# what an offload tier may return is cut to the recurrent block in ``all`` mode too. PR 51603: the encoder's cap comes
-# after the split. All groups are asked for hits finer than a block.
 VLLM_0_28_0: dict[str, str] = {
     **VLLM_0_27_0,
     "draft_slots": "scheduled",
     "started": "when-scheduled",
-    "fine_hits": "every-group",
-    "offload": "aligned-end",
+    "partial_hits_when": "every-group",
+    "tier_return": "aligned-end",
     "connector": "exact-slot",
-    "encoder": "after-split",
+    "encoder_cap": "after-split",
     "eviction": "lru",
 }
 
-# Placeholders that the split clips are dropped; internal checkpoints; retention intervals; a module for each draft.
-# Groups that take part in caching are asked for hits finer than a block, which several ranks have too. All attention
-# groups' blocks are cut to the hit; a window keeps what a hit inside a scheduler block can need.
 VLLM_0_29_0: dict[str, str] = {
     **VLLM_0_28_0,
-    "modules": "one-a-draft",
+    "drafter_modules": "one-a-draft",
     "lookup": "intersection",
     "padding": "dropped",
-    "fine_hits": "cacheable-groups",
-    "window": "reachable-inside-blocks",
+    "partial_hits_when": "cacheable-groups",
+    "window_publishing": "reachable-inside-blocks",
     "checkpoint": "any-aligned-start",
     "retention": "interval",
 }
 
-# Reusable ends leave a token for the logits, and the tail follows the drop; only the chunk that reaches the prefill's
-# end exports a checkpoint; retirement walks gaps; the drop may be looked up past the end (in an offload tier too), or
-# turned off; a block's hash names every encoded item in it (since 0.31); no ``all`` mode.
 VLLM_0_32_0: dict[str, str] = {
     **VLLM_0_29_0,
-    "kernel": "align",
-    "offload": "aligned-end-one-more",
+    "state_writes": "align",
+    "tier_return": "aligned-end-one-more",
     "boundaries": "leaves-tokens",
     "checkpoint": "at-prefill-end",
     "junction": "exact",
-    "drafter_guard": "drop-at-hashed",
-    "retire": "walks-gaps",
+    "drafter_drop": "drop-at-hashed",
+    "skipped_states": "walks-gaps",
     "padding": "dropped-and-alone",
     "threshold": "beside-others",
     "whole_items": "before",
-    "free": "when-run",
+    "deferred_free": "when-run",
     "item_hash": "every",
 }
 
-# Hashes cover the token behind their block instead of a drop; a drafter that fills in bounds how many requests run;
-# verified tokens are published when their step commits; the encoder's cap knows no look-ahead, and whom it leaves no
-# token steps aside.
 VLLM_0_33_0: dict[str, str] = {
     **VLLM_0_32_0,
-    "drafter_guard": "look-ahead-hash",
+    "drafter_drop": "look-ahead-hash",
     "running": "fits-draft-pass",
     "publish": "at-schedule-and-commit",
     "blocked": "skip-capped",
-    "encoder": "after-split-unshifted",
+    "encoder_cap": "after-split-unshifted",
     "whole_items": "before-and-at",
 }
 
@@ -124,7 +108,43 @@ PRESETS: dict[str, dict[str, str]] = {
     "vllm-0.33.0": VLLM_0_33_0,
 }
 
+CHANGES: dict[str, str] = {
+    "vllm-0.27.0": (
+        "PR 51113: chunk ends keep to the grid up to `prefill_end`, and a mid-block start always stops at its "
+        "block's end; a connector is told of attention's own hit, less what lies inside a block, if it brings "
+        "more; without prefix caching the block freed first is used again first."
+    ),
+    "vllm-0.28.0": (
+        "A connector is told of the joint hit; a drafter's slots are charged for the requests that are scheduled; "
+        "a request counts as started once it is scheduled; PR 51100: what an offload tier may return is cut to "
+        "the recurrent block in `all` mode too; PR 51603: the encoder's cap comes after the split; a group that "
+        "cannot be hit inside a block takes such hits from all."
+    ),
+    "vllm-0.29.0": (
+        "Placeholders that the split clips are dropped; prefill checkpoints, retention intervals, a module for "
+        "each draft; hits inside a block ask the groups that take part in prefix caching, under context "
+        "parallelism too; attention groups with different blocks are all cut to the hit; a window keeps a row "
+        "before each end that such a hit may have."
+    ),
+    "vllm-0.32.0": (
+        "Reusable ends leave a token for the logits, and the prompt's tail follows the drop; only the chunk that "
+        "reaches the prefill's end exports a checkpoint; exact junctions; the drop may be looked up past the end, "
+        "or turned off; retirement walks gaps; a single token is padded alone too; a lone request knows no "
+        "threshold; a block's hash names every encoded item in it; no `all` mode; an offload tier is asked for "
+        "the attention block that a look-ahead drafter gives up; since 0.30, nobody is preempted whose blocks "
+        "would have to wait for a step in flight."
+    ),
+    "vllm-0.33.0": (
+        "Hashes cover the token behind their block instead of a drop; a drafter that fills in bounds how many "
+        "requests run; verified tokens are published when their step commits; the encoder's cap knows no look- "
+        "ahead, and a waiting request that it leaves no token steps aside; no chunk starts in an item that it "
+        "cannot end, under `disable_chunked_mm_input`."
+    ),
+}
+"""By preset: how it decides otherwise than the one before it. A sentence names a release where the preset is the first
+to have it, and releases between two presets have none."""
+
 
 def table(preset: str, overrides: Mapping[str, str]) -> dict[str, str]:
-    """The rule values of a preset, with some replaced."""
+    """Return the rule values of a preset, with some replaced."""
     return {**PRESETS[preset], **overrides}

@@ -1,1 +1,1 @@
-"""What a run came to, for people and machines: tables, JSON, JUnit, timelines, pictures, traces, progress."""
+"""Reports of a run, for people and machines: tables, JSON, JUnit, timelines, pictures, traces, progress."""

@@ -1,10 +1,12 @@
-"""Where a state can be reused: one object for the split, the partial tail, the checkpoint and retention."""
+"""Boundaries at which a state can be reused: one object for the split, the partial tail, checkpoints and retention."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from stateat.sim.options import Options
+from stateat.sim.rules.record import Lack, Rule, Standing, Value
 from stateat.sim.rules.retention import resend_and_longer, unshifted
 
 Reusable = Callable[[int, int, bool, int], int]
@@ -18,7 +20,7 @@ def floor(tokens: int, unit: int, drop: bool, lookahead: int) -> int:
 
 
 def leaves_tokens(tokens: int, unit: int, drop: bool, lookahead: int) -> int:
-    """At least one token is left to compute (0.32), or as many as a hash looks ahead (0.33); a drop leaves some."""
+    """The last multiple that leaves a token to compute (0.32), or as many as a hash looks ahead (0.33); a drop does."""
     last = (tokens if drop else tokens - max(1, lookahead)) // unit * unit
     return max(last - unit, 0) if drop else max(last, 0)
 
@@ -35,19 +37,19 @@ class Boundaries:
 
     reusable: Reusable
     tail_drops: bool
-    """Whether the partial tail follows the drop and leaves a token too (0.32+), or is the last hash boundary."""
+    """True: the partial tail follows the drop and leaves a token too (0.32); False: it is the last hash boundary."""
     stops_at_tail: bool = True
-    """Whether the split stops at the partial tail at all."""
+    """True if the split stops at the partial tail at all."""
 
     def tail(self, prompt: int, unit: int, drop: bool, lookahead: int) -> int:
-        """The prompt's end for hits finer than a block."""
+        """Return the prompt's reusable end for hits finer than a block, in tokens; 0: none."""
         if not self.stops_at_tail:
             return 0
         return self.reusable(prompt, unit, drop, lookahead) if self.tail_drops else prompt // unit * unit
 
     def attention_tail(self, prompt: int, unit: int, drops: bool, hashed: int) -> int:
-        """Where attention advertises the prompt's tail; ``drops``: its group gives up a unit; ``hashed``: units
-        whose hash is known."""
+        """Return where attention publishes the prompt's tail, in tokens; 0: nowhere. ``drops``: its group gives up a
+        unit; ``hashed``: units whose hash is known."""
         if not self.stops_at_tail:
             return 0
         if not self.tail_drops:
@@ -55,29 +57,77 @@ class Boundaries:
         return min((prompt if drops else prompt - 1) // unit, hashed) * unit
 
     def replays(self, prompt: int, block: int, drop: bool) -> tuple[int, ...]:
-        """Ends that retention keeps for whoever sends the prompt again, or a longer one."""
+        """Return the ends that retention keeps for whoever sends the prompt again, or a longer one."""
         return resend_and_longer(prompt, block, drop) if self.tail_drops else unshifted(prompt, block, drop)
 
 
 @dataclass(frozen=True, slots=True)
 class Junction:
-    """Where a chunk stops for a prefix that is known to be shared."""
+    """Stop of a chunk for a prefix that is known to be shared."""
 
-    on: bool
-    """Whether exactly there, with ``shared_prefix_checkpoint``; else rounded down to the grid."""
+    exact: bool
+    """True: exactly there, with ``shared_prefix_checkpoint``; False: rounded down to the grid."""
     published: bool = True
-    """Whether the state there is published; else the split was in vain."""
+    """True if the state there is published; else the split was in vain."""
 
 
-JUNCTIONS: dict[str, object] = {
-    "block-floored": Junction(False),
-    "exact": Junction(True),
-    "exact-unpublished": Junction(True, published=False),
-}
+def _knows_no_exact_junction(options: Options) -> Iterator[Lack]:
+    if options.shared_prefix_checkpoint:
+        yield Lack(("shared_prefix_checkpoint",), "true", "false")
 
-BOUNDARIES: dict[str, Boundaries] = {
-    "floor": Boundaries(floor, tail_drops=False),
-    "leaves-tokens": Boundaries(leaves_tokens, tail_drops=True),
-    "below-the-last-token": Boundaries(below_the_last_token, tail_drops=True),
-    "whole-blocks": Boundaries(floor, tail_drops=False, stops_at_tail=False),
-}
+
+JUNCTION: Rule[Junction] = Rule(
+    "Where does a chunk stop for a prefix that is known to be shared?",
+    {
+        "block-floored": Value(
+            Junction(exact=False),
+            "At the junction, rounded down to the grid from the chunk's start.",
+            "vLLM to 0.29",
+            lacks=_knows_no_exact_junction,
+        ),
+        "exact": Value(
+            Junction(exact=True),
+            "Exactly at the junction, and that state is published, if `shared_prefix_checkpoint` is on, hits are finer "
+            "than a block, and groups are a look-ahead drafter's, of one module: flagged ones (`eagle`), whatever they "
+            "give up, or all where none is flagged and something is given up; else as `block-floored`.",
+            "vLLM 0.32",
+        ),
+        "exact-unpublished": Value(
+            Junction(exact=True, published=False),
+            "As `exact`, but that state is not published.",
+            "the control",
+            Standing.FAULT,
+        ),
+    },
+)
+
+BOUNDARIES: Rule[Boundaries] = Rule(
+    "Where do a prompt's reusable ends lie?",
+    {
+        "floor": Value(
+            Boundaries(floor, tail_drops=False),
+            "At the last multiple of the block, one less for a drop; the tail at the prompt's last hash boundary, if "
+            "its hash is known (one that looks ahead may not be).",
+            "vLLM to 0.29",
+        ),
+        "leaves-tokens": Value(
+            Boundaries(leaves_tokens, tail_drops=True),
+            "At the last multiple of the block that leaves a token to compute, or as many as a hash looks ahead; for a "
+            "drop one unit less than the last multiple; the tail likewise, in hash units.",
+            "vLLM 0.32, 0.33",
+        ),
+        "below-the-last-token": Value(
+            Boundaries(below_the_last_token, tail_drops=True),
+            "At the last multiple of the block that a lookup can reach which may not see the last token, less a block "
+            "or unit for a drop; the tail likewise.",
+            "PR 52244",
+            Standing.PROPOSAL,
+        ),
+        "whole-blocks": Value(
+            Boundaries(floor, tail_drops=False, stops_at_tail=False),
+            "As under `floor`; but the split stops at no tail, and none is published, of attention neither.",
+            "the control",
+            Standing.PROPOSAL,
+        ),
+    },
+)

@@ -1,10 +1,13 @@
-"""Internal checkpoints: a state that a prefill chunk exports on its way, into the column before the running one."""
+"""Checkpoints: a state that a prefill chunk exports on its way, into the column before the running one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from stateat.sim.options import Options
+from stateat.sim.rules.record import Lack, Rule, Standing, Value, When
 
 
 class Query(NamedTuple):
@@ -25,18 +28,18 @@ Exports = Callable[[Query], int]
 
 
 def never(query: Query) -> int:
-    """No release before 0.29 exports any."""
+    """Export none (vLLM before 0.29)."""
     return 0
 
 
 def any_aligned_start(query: Query) -> int:
-    """A chunk from a boundary that ends inside a block exports the boundary before its end (vLLM 0.29)."""
+    """Export the boundary before the end of a chunk that starts on one and ends inside a block (vLLM 0.29)."""
     before = -(-query.end // query.block) - 1
     return before * query.block if query.start % query.block == 0 and query.end % query.block and before > 0 else 0
 
 
 def at_prefill_end(query: Query) -> int:
-    """The chunk that reaches the prefill's end exports its reusable end, where the kernel can (vLLM 0.32)."""
+    """Export the reusable end of the chunk that reaches the prefill's end, where the kernel can (vLLM 0.32)."""
     q = query
     column = -(-q.end // q.block) - 2
     valid = (
@@ -51,7 +54,7 @@ def at_prefill_end(query: Query) -> int:
 
 
 def last_boundary(query: Query) -> int:
-    """What the kernel of 0.29 exports: the last boundary inside the chunk, wherever that starts."""
+    """Export what the kernel of vLLM 0.29 does: the last boundary inside the chunk, wherever that starts."""
     q = query
     offset = q.end // q.block * q.block
     return offset if q.start < offset < q.end and (offset - q.start) % q.alignment == 0 else 0
@@ -59,37 +62,66 @@ def last_boundary(query: Query) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """How a release exports checkpoints."""
+    """Exports of a release."""
 
     exports: Exports
-    """For which chunks a block is reserved, and published."""
+    """Offset of the chunks for which a block is reserved, and published."""
     kernel: Exports | None = None
-    """What a kernel really exports, into whatever block the table has in that column, reserved or not, be it a
+    """Offset that a kernel really exports, into whatever block the table has in that column, reserved or not, even a
     speculative one; None: the same, where the prefill ends or not."""
     by_start: bool = False
-    """Whether the split exempts every chunk that starts on a boundary, unless a drafter looks ahead (0.29), or the
-    chunk that exports one (0.32). An exempt chunk may end off the grid and past its block."""
+    """True: the split exempts every chunk that starts on a boundary, unless a drafter looks ahead (vLLM 0.29); False:
+    the chunk that exports one (0.32). An exempt chunk may end off the grid and past its block."""
     keeps_tail: bool = False
-    """Whether an exempt chunk still stops at the partial tail."""
+    """True if an exempt chunk still stops at the partial tail."""
     rekeys: bool = False
-    """Whether a checkpoint is published under its own offset rather than its column's end."""
+    """True if a checkpoint is published under its own offset rather than its column's end."""
     claims_scratch: bool = False
-    """Whether it may take the column of a speculative block."""
+    """True if it may take the column of a speculative block."""
 
     def exported(self, query: Query) -> int:
-        """The offset that a kernel exports of a chunk; 0: none. Its column is the one before the chunk's last."""
+        """Return the offset that a kernel exports of a chunk, in the column before its last; 0: none."""
         return (self.kernel or self.exports)(query._replace(prefill_end=0))
 
     def exempts(self, query: Query, eagle: bool) -> bool:
-        """Whether the split lets this chunk run on."""
+        """Return True if the split lets this chunk run on."""
         if self.by_start:
             return query.start % query.block == 0 and not eagle
         return self.exports(query) > 0
 
 
-CHECKPOINTS: dict[str, object] = {
-    "none": Checkpoint(never),
-    "any-aligned-start": Checkpoint(any_aligned_start, last_boundary, by_start=True, keeps_tail=True),
-    "at-prefill-end": Checkpoint(at_prefill_end, rekeys=True, claims_scratch=True),
-    "column-key": Checkpoint(at_prefill_end, claims_scratch=True),
-}
+def _exports_none(options: Options) -> Iterator[Lack]:
+    if options.num_prefill_checkpoint_blocks:
+        yield Lack(("num_prefill_checkpoint_blocks",), options.num_prefill_checkpoint_blocks, "0")
+
+
+CHECKPOINT: Rule[Checkpoint] = Rule(
+    "Which state does a prefill chunk export on its way, where a block is reserved for it "
+    "(`num_prefill_checkpoint_blocks`)?",
+    {
+        "none": Value(Checkpoint(never), "None.", "before vLLM 0.29", lacks=_exports_none),
+        "any-aligned-start": Value(
+            Checkpoint(any_aligned_start, last_boundary, by_start=True, keeps_tail=True),
+            "Of a chunk from a boundary to inside a block, the state at the boundary before its end. The split lets "
+            "each chunk that starts on a boundary run on (not with a look-ahead drafter), as far as the partial tail.",
+            "vLLM 0.29",
+        ),
+        "at-prefill-end": Value(
+            Checkpoint(at_prefill_end, rekeys=True, claims_scratch=True),
+            "Of the chunk that reaches the prefill's end, or of any chunk unless `retention` keeps only what resends "
+            "need, the state at its reusable end, if that is a hash unit or more and a multiple of "
+            "`prefill_checkpoint_alignment` behind its start; published under that offset; it may take a speculative "
+            "block's column. The split lets the chunk that reaches the prefill's end run on. The kernel exports "
+            "whatever block lies in that column, reserved or not. It may start inside a block that it then runs past, "
+            "and that column is published too (`scenarios/field/checkpoint-chunk-past-a-restored-block.yaml`).",
+            "vLLM 0.32",
+        ),
+        "column-key": Value(
+            Checkpoint(at_prefill_end, claims_scratch=True),
+            "As `at-prefill-end`, but published as the end of its column.",
+            "the control (the class of vLLM PR 56794)",
+            Standing.FAULT,
+        ),
+    },
+    When("with `num_prefill_checkpoint_blocks`", lambda options, requests: options.num_prefill_checkpoint_blocks > 0),
+)

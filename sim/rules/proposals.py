@@ -1,18 +1,8 @@
-"""Splits that somebody proposed, or that came before: other values of the small rules of
-:mod:`stateat.sim.rules.split`."""
+"""Small rules of splits that somebody proposed, or that came before: see :mod:`stateat.sim.rules.splits`."""
 
 from __future__ import annotations
 
-from stateat.sim.rules.split import (
-    AlignedSplit,
-    Chunk,
-    align_below_cacheable,
-    align_below_prefill_end,
-    last_cache_position,
-    realign_always,
-    realign_if_cacheable,
-    realign_never,
-)
+from stateat.sim.rules.split import Chunk, last_cache_position
 
 
 def floor_sizes(chunk: Chunk, end: int) -> int:
@@ -37,8 +27,8 @@ def ignores_drop(chunk: Chunk) -> int:
 
 
 def replay_boundary(chunk: Chunk) -> tuple[int, ...]:
-    """Where whoever sends the prompt again can start at most: a token is left to compute, or as many as a hash looks
-    ahead; a drop is given up."""
+    """The position where whoever sends the prompt again can start at most: a token is left to compute, or as many as a
+    hash looks ahead; a drop is given up."""
     unit = chunk.hash_unit or chunk.block
     reach = (chunk.num_prompt - max(1, chunk.lookahead)) // unit * unit - (unit if chunk.drop else 0)
     return () if chunk.exempt else (max(reach, 0) // chunk.block * chunk.block,)
@@ -48,18 +38,3 @@ def snapshot_points(chunk: Chunk) -> tuple[int, ...]:
     """The positions that the client asked for, each rounded down to the grid, or to where a hit can end."""
     unit = chunk.hash_unit if chunk.exact_snapshots else chunk.block
     return tuple(point // unit * unit for point in chunk.snapshots)
-
-
-PROPOSALS: dict[str, object] = {
-    "replay-boundary": AlignedSplit(
-        align_below_prefill_end, realign_always, extra=((replay_boundary, "replay-boundary"),)
-    ),
-    "retain-mtp-block": AlignedSplit(align_below_prefill_end, realign_always, last=keeps_last_block),
-    "size-floor": AlignedSplit(floor_sizes, realign_never),
-    "new-requests-only": AlignedSplit(align_below_prefill_end, realign_always, replays=False),
-    "granular": AlignedSplit(align_below_cacheable, realign_if_cacheable, every_boundary=True),
-    "snapshot-points": AlignedSplit(
-        align_below_prefill_end, realign_always, extra=((snapshot_points, "snapshot-point"),)
-    ),
-    "no-back-off": AlignedSplit(align_below_prefill_end, realign_always, last=ignores_drop, junctions=False),
-}

@@ -1,9 +1,12 @@
-"""Which states stay published: all, or those that an interval and whoever comes next need."""
+"""Retention: which states stay published; all, or those that an interval and whoever comes next need."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+
+from stateat.sim.options import Options
+from stateat.sim.rules.record import Lack, Rule, Standing, Value
 
 Replays = Callable[[int, int, bool], tuple[int, ...]]
 """(prompt, block, drop) -> where somebody who sends this prompt again, or a longer one, starts."""
@@ -15,12 +18,12 @@ def unshifted(prompt: int, block: int, drop: bool) -> tuple[int, ...]:
 
 
 def longer_only(prompt: int, block: int, drop: bool) -> tuple[int, ...]:
-    """Where a longer prompt starts once a drafter has given its block up (before vLLM PR 54713)."""
+    """The position where a longer prompt starts once a drafter has given its block up (before vLLM PR 54713)."""
     return (max(prompt // block * block - block, 0),) if drop else (prompt - 1,)
 
 
 def resend_and_longer(prompt: int, block: int, drop: bool) -> tuple[int, ...]:
-    """Where the same prompt starts too: another block where it is a multiple (vLLM PR 54713)."""
+    """The positions where a longer and the same prompt start: another block where it is a multiple (vLLM PR 54713)."""
     if not drop:
         return (prompt - 1,)
     resend, longer = (prompt - 1) // block * block, prompt // block * block
@@ -28,40 +31,87 @@ def resend_and_longer(prompt: int, block: int, drop: bool) -> tuple[int, ...]:
 
 
 def with_and_without_drop(prompt: int, block: int, drop: bool) -> tuple[int, ...]:
-    """Where the same prompt starts with the drafter, and without it (vLLM PRs 53479 and 52897, drafts)."""
+    """The positions where the same prompt starts with the drafter, and without it (PRs 53479 and 52897)."""
     resend = (prompt - 1) // block * block
     return tuple(sorted({max(resend - block, 0), resend})) if drop else (resend,)
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How a release decides which states stay published."""
+    """Choice of the states that stay published."""
 
-    on: bool
-    """Whether it knows an interval at all."""
+    knows_interval: bool
+    """True if ``prefix_cache_retention_interval`` has a meaning."""
     always: bool = False
-    """Whether only the boundaries that somebody needs are kept, whatever the interval is."""
+    """True if only the boundaries that somebody needs are kept, whatever the interval is."""
     replays: Replays | None = None
-    """Which those are; None: as the rule ``boundaries`` says."""
+    """Boundaries that somebody needs; None: as the rule ``boundaries`` says."""
 
     def interval(self, asked: int | None) -> int | None:
-        """The interval in force (tokens); None: all stay published."""
-        return 0 if self.always else asked if self.on else None
+        """Return the interval in force (tokens); None: all stay published."""
+        return 0 if self.always else asked if self.knows_interval else None
 
 
-RETENTIONS: dict[str, object] = {
-    "dense": Retention(False),
-    "interval": Retention(True),
-    "boundaries-only": Retention(True, always=True),
-    "interval-unshifted": Retention(True, replays=unshifted),
-    "interval-longer-only": Retention(True, replays=longer_only),
-    "interval-resend-and-longer": Retention(True, replays=resend_and_longer),
-    "interval-with-and-without-drop": Retention(True, replays=with_and_without_drop),
-}
+def _knows_no_interval(options: Options) -> Iterator[Lack]:
+    if options.prefix_cache_retention_interval is not None:
+        yield Lack(("prefix_cache_retention_interval",), options.prefix_cache_retention_interval, "none")
+
+
+RETENTION: Rule[Retention] = Rule(
+    "Which states, and rows of a sliding window, stay published?",
+    {
+        "dense": Value(
+            Retention(knows_interval=False),
+            "All of them (0.26 to 0.28 know an interval as an environment variable alone, which is no option here).",
+            "before vLLM 0.29",
+            lacks=_knows_no_interval,
+        ),
+        "interval": Value(
+            Retention(knows_interval=True),
+            "With `prefix_cache_retention_interval` those at multiples of it, and what a resend of the prompt, a "
+            "longer prompt, or whoever shares the prefix would hit, in `align` mode, `all` mode and a sliding window; "
+            "full attention keeps all. Without it all of them.",
+            "vLLM 0.29",
+        ),
+        "boundaries-only": Value(
+            Retention(knows_interval=True, always=True),
+            "As `interval` with an interval of 0, whatever the option says.",
+            "vLLM's interval 0",
+            Standing.PROPOSAL,
+        ),
+        "interval-unshifted": Value(
+            Retention(knows_interval=True, replays=unshifted),
+            "As `interval`; of resends and longer prompts the last boundary that leaves a token, whatever a drafter "
+            "gives up (so does `boundaries: floor`).",
+            "issue 53504",
+            Standing.FAULT,
+        ),
+        "interval-longer-only": Value(
+            Retention(knows_interval=True, replays=longer_only),
+            "As `interval`; of resends and longer prompts where a longer prompt starts once a drafter has given its "
+            "block up.",
+            "before PR 54713",
+            Standing.FAULT,
+        ),
+        "interval-resend-and-longer": Value(
+            Retention(knows_interval=True, replays=resend_and_longer),
+            "As `interval-longer-only`, and where the same prompt starts too, a block earlier if it is a multiple (so "
+            "does `boundaries: leaves-tokens`).",
+            "PR 54713",
+            Standing.PROPOSAL,
+        ),
+        "interval-with-and-without-drop": Value(
+            Retention(knows_interval=True, replays=with_and_without_drop),
+            "As `interval`; of resends where the same prompt starts with the drafter and where without.",
+            "PRs 53479 and 52897, drafts",
+            Standing.PROPOSAL,
+        ),
+    },
+)
 
 
 def on_grid(end: int, block: int, interval: int | None) -> bool:
-    """Whether an interval keeps the state at a block's end, whoever may need it."""
+    """Return True if an interval keeps the state at a block's end, whoever may need it."""
     if interval is None:
         return True
     blocks = interval // block
@@ -69,5 +119,5 @@ def on_grid(end: int, block: int, interval: int | None) -> bool:
 
 
 def floored(ends: Iterable[int], unit: int, block: int) -> frozenset[int]:
-    """The block ends at or before these."""
+    """Return the block ends at or before some positions, in tokens."""
     return frozenset(end // unit * unit // block * block for end in ends)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What a split is asked: positions and sizes in tokens."""
+    """Question to a split: positions and sizes in tokens."""
 
     start: int
     offered: int
@@ -31,24 +31,24 @@ class Chunk:
     cap: int
     """The most that a prefill chunk may ever take (configured budget and threshold, not what is left of them)."""
     drop: bool
-    """Whether a look-ahead drafter gives up a block of each hit."""
+    """True if a look-ahead drafter gives up a block of each hit."""
     lookahead: int
     junction: int
-    """Where this prefix leaves a longer one that attention has cached; 0: none known."""
+    """The position where this prefix leaves a longer one that attention has cached; 0: none known."""
     last: int | None = None
     """The last reusable end on the grid (None: num_tokens rounded down, less a block for a drop)."""
     tail: int | None = None
     """The reusable end of the prompt for hits finer than a block, 0: none (None: the last hash boundary)."""
     exempt: bool = False
-    """Whether it exports a checkpoint on its way, and may end off the grid and past its block."""
+    """True if the chunk exports a checkpoint on its way, and may end off the grid and past its block."""
     exact_junction: bool = False
-    """Whether a state at the junction itself can be cached, inside a block too."""
+    """True if a state at the junction itself can be cached, inside a block too."""
     private: bool | None = None
-    """Whether it may end inside a block that it cannot fill (None: where the block is wider than any chunk may be)."""
+    """True if it may end inside a block that it cannot fill; None: where the block is wider than any chunk may be."""
     snapshots: tuple[int, ...] = ()
-    """Where the client asks for a state: ends of its images, its tools, its system prompt."""
+    """Positions where the client asks for a state: ends of its images, its tools, its system prompt."""
     exact_snapshots: bool = False
-    """Whether a state there can be cached inside a block too."""
+    """True if a state there can be cached inside a block too."""
     retained: tuple[int, ...] = ()
     """Boundaries inside the chunk whose states retention keeps; told to splits that stop there."""
 
@@ -60,7 +60,7 @@ class Cut(NamedTuple):
     stop: str
 
 
-Split = Callable[[Chunk], "Cut | int"]
+Split = Callable[[Chunk], Cut | int]
 
 
 def last_cache_position(chunk: Chunk) -> int:
@@ -94,7 +94,7 @@ def align_below_prefill_end(chunk: Chunk, end: int) -> int:
 
 
 def never_align(chunk: Chunk, end: int) -> int:
-    """No grid at all."""
+    """The offered end: chunks keep to no grid."""
     return end
 
 
@@ -131,9 +131,9 @@ class AlignedSplit:
     extra: tuple[tuple[Callable[[Chunk], tuple[int, ...]], str], ...] = ()
     """More positions where a chunk must not run past, and what they are called."""
     junctions: bool = True
-    """Whether it stops for a shared prefix."""
+    """True if it stops for a shared prefix."""
     replays: bool = True
-    """Whether it is asked for a request that has outputs: one that was preempted and prefills again."""
+    """True if it is asked for a request that has outputs: one that was preempted and prefills again."""
     at_retained: bool = False
     """Stop at the next boundary whose state retention keeps (vLLM PRs 53479 and 52897)."""
 
@@ -166,13 +166,3 @@ class AlignedSplit:
             ((junction if chunk.exact_junction else floored) if start < junction < end else 0, "junction"),
             *((position, name) for find, name in self.extra for position in find(chunk)),
         )
-
-
-SPLITS: dict[str, object] = {
-    "last-cache-position": AlignedSplit(align_below_cacheable, realign_if_cacheable),
-    "prefill-end": AlignedSplit(align_below_prefill_end, realign_always),
-    "realign-below-last-cache-position": AlignedSplit(align_below_prefill_end, realign_below_cacheable),
-    "every-boundary": AlignedSplit(align_below_prefill_end, realign_always, every_boundary=True),
-    "retained-boundaries": AlignedSplit(align_below_prefill_end, realign_always, at_retained=True),
-    "unguarded": AlignedSplit(never_align, realign_never),
-}

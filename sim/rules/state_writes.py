@@ -1,4 +1,4 @@
-"""Which states a recurrent kernel leaves on its way through a step's prefill rows, in ``all`` mode.
+"""State writes: which states a recurrent kernel leaves on its way through a step's prefill rows, in ``all`` mode.
 
 A kernel works in chunks of its own (``mamba_chunk_size``) and has a state at the end of each. What it leaves in the
 column of a boundary is the state of the chunk that it takes for the one that ends there.
@@ -6,9 +6,12 @@ column of a boundary is the state of the chunk that it takes for the one that en
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from stateat.sim.options import Options
+from stateat.sim.rules.record import Lack, Rule, Standing, Value, When
 
 
 class Span(NamedTuple):
@@ -64,7 +67,7 @@ def own_grid(spans: Sequence[Span], block: int, chunk: int) -> list[Left]:
 
 
 def end_only(spans: Sequence[Span], block: int, chunk: int) -> list[Left]:
-    """Nothing but the end of each row, although every boundary is published (vLLM issue 34587)."""
+    """Leave nothing but the end of each row, although every boundary is published (vLLM issue 34587)."""
     return []
 
 
@@ -92,19 +95,55 @@ def _length(span: Span) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
-    """What the recurrent kernels of a release can do."""
+class StateWrites:
+    """Writes of a release's recurrent kernels."""
 
     leaves: Leaves = own_grid
-    """In ``all`` mode: what a step leaves on its way."""
-    all_mode: bool = True
-    """Whether they have ``all`` mode beside ``align``."""
+    """States that a step leaves on its way, in ``all`` mode."""
 
 
-EVERY_BOUNDARY = Kernel()
-KERNELS: dict[str, object] = {
-    "align-and-all": EVERY_BOUNDARY,
-    "align": Kernel(all_mode=False),
-    "all-chunk-end-only": Kernel(end_only),
-    "flat-batch-grid": Kernel(flat_grid),
-}
+EVERY_BOUNDARY = StateWrites()
+
+
+def _no_all_mode(options: Options) -> Iterator[Lack]:
+    for i, group in enumerate(options.groups):
+        if group.recurrent and not group.aligned:
+            yield Lack(("groups", i, "mamba_cache_mode"), group.mamba_cache_mode, "align")
+
+
+STATE_WRITES: Rule[StateWrites] = Rule(
+    "Which states does a chunk leave, and which cache modes are there?",
+    {
+        "align-and-all": Value(
+            EVERY_BOUNDARY,
+            "In `align` mode the state at its end. In `all` mode those at every boundary too, where "
+            "`mamba_chunk_size` divides the block; else the ends of other kernel chunks, `block // mamba_chunk_size` "
+            "of them a block; decode rows with drafts leave the states after each token, from the last one's column "
+            "on.",
+            "vLLM to 0.29, issues 57266, 57278",
+        ),
+        "align": Value(
+            StateWrites(),
+            "In `align` mode the state at its end; `all` mode is refused.",
+            "vLLM 0.32",
+            lacks=_no_all_mode,
+        ),
+        "all-chunk-end-only": Value(
+            StateWrites(end_only),
+            "In `all` mode too only the state at its end, although every boundary is published.",
+            "vLLM issue 34587",
+            Standing.FAULT,
+        ),
+        "flat-batch-grid": Value(
+            StateWrites(flat_grid),
+            "In `all` mode the states where kernel chunks end on the grid of the step's flattened batch, counted as if "
+            "each request began one.",
+            "SGLang issue 31833",
+            Standing.FAULT,
+        ),
+    },
+    When(
+        "with a recurrent group in `all` mode",
+        lambda options, requests: any(group.recurrent and not group.aligned for group in options.groups),
+    ),
+)

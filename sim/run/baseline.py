@@ -29,7 +29,7 @@ def against(
     measured: bool = True,
     absent: Collection[str] = (),
 ) -> tuple[list[Failure], list[Failure]]:
-    """What is new in an outcome, and what would fail and is in the baseline too.
+    """Return what is new in an outcome, and what would fail and is in the baseline too.
 
     ``expect`` is what the file expects of the baseline; ``base`` None: it could not run this, so that all is new.
     """
@@ -62,7 +62,7 @@ def against(
 
 
 def _no_worse(failure: Failure, base: Outcome, fresh: Collection[str]) -> bool:
-    """Whether something that is not as expected is wrong no more often than in the baseline, and nowhere else."""
+    """True if something that is not as expected is wrong no more often than in the baseline, and nowhere else."""
     if failure.case in fresh or (not failure.case and fresh):
         return False
     run = _case(base, failure.case)
@@ -73,7 +73,7 @@ def _no_worse(failure: Failure, base: Outcome, fresh: Collection[str]) -> bool:
 
 
 def _sorted(outcome: Outcome, base: Outcome) -> Iterator[tuple[str, list[Finding], list[Finding]]]:
-    """By case, the grave findings that the baseline lacks, and those that it has too."""
+    """Return, by case, the grave findings that the baseline lacks, and those that it has too."""
     for case, run in _cases(outcome):
         left = Counter(map(_content, _grave(_case(base, case))))
         new: list[Finding] = []

@@ -9,19 +9,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Sequence
 from itertools import groupby
-from typing import Any, Protocol
+from typing import Any
 
 import simpy
 
-from stateat.sim.engine.scheduler import Step
+from stateat.sim.engine.step import Step
 from stateat.sim.events import Observer
 from stateat.sim.options import Costs, Options
+from stateat.sim.run.engine import Engine
 from stateat.sim.workload import Arrival
 
 LIVELOCK_STEPS = 200
-"""So many steps without a token, and no arrival pending: nothing will ever move again."""
+"""Steps without a token, and no arrival pending, after which nothing will ever move again."""
 LIVELOCK_PREEMPTIONS = 200
-"""So many preemptions in which nobody got further than before: a request that takes its own blocks away."""
+"""Preemptions in which nobody got further than before, after which a request takes its own blocks away for ever."""
 
 Process = Generator[simpy.Event, Any, None]
 Progress = Callable[[int, int, int], None]
@@ -29,29 +30,9 @@ Progress = Callable[[int, int, int], None]
 
 
 def step_us(costs: Costs, step: Step) -> int:
-    """How long a step lasts, in microseconds (at least 1)."""
+    """Return the duration of a step, in microseconds (at least 1)."""
     variable = costs.per_prefill_token * step.prefill_tokens + costs.per_decode_token * step.decode_tokens
     return max(1, round(costs.base + variable))
-
-
-class Engine(Protocol):
-    """What a simulation needs of a scheduler: the reference engine's, or a live release's."""
-
-    preempted_in_vain: int
-
-    @property
-    def free_blocks(self) -> int: ...
-    @property
-    def aborting(self) -> bool: ...
-    @property
-    def idle(self) -> bool: ...
-    @property
-    def quiet_tokens(self) -> int: ...
-    def add(self, arrival: Arrival, time: int) -> None: ...
-    def abort(self, name: str) -> bool: ...
-    def reset(self, running: bool = False) -> None: ...
-    def jump(self, step: int) -> int: ...
-    def step(self, index: int, time: int, budget: int) -> Step: ...
 
 
 class Simulation:
@@ -99,7 +80,7 @@ class Simulation:
         self._calendar = [(time, list(batch)) for time, batch in groupby(timed, key=lambda a: a.time)]
 
     def run(self) -> None:
-        """Until the last request has ended, or nothing moves any more."""
+        """Run until the last request has ended, or nothing moves any more."""
         self.env.process(self._arrive())
         self.env.process(self._abort())
         self.env.process(self._reset())
@@ -191,7 +172,7 @@ class Simulation:
                 return
 
     def _expects(self) -> bool:
-        """Whether anything is still to happen that might set a stuck engine going."""
+        """True if something is still to happen that might set a stuck engine going."""
         return bool(self.coming or self._aborts or self.scheduler.aborting)
 
     def _budget(self) -> int:
@@ -201,7 +182,7 @@ class Simulation:
         return self.options.max_num_batched_tokens
 
     def _skippable(self) -> int:
-        """For how many steps from now on every request is quiet and nobody arrives."""
+        """Return the number of steps from now on in which every request is quiet and nobody arrives."""
         if self.index < len(self.budgets):
             return 0
         steps = self.scheduler.jump(self.index)

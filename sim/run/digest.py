@@ -1,4 +1,4 @@
-"""The digest of a run's decisions: equal digests, equal schedules.
+"""Digest of a run's decisions: equal digests, equal schedules.
 
 Per request, SHA-256 over little-endian int64 rows (step, start, end, drafts), with (step, -1, hit, 0) for an
 admission, (step, -2, 0, 0) for a preemption and (step, -3, 0, 0) for the end; the run's is SHA-256 over these in

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from stateat.sim.events import GRAVE, Finding
+from stateat.sim.events import GRAVE, Finding, Severity
 from stateat.sim.run.result import Failure, Outcome
+from stateat.sim.scenario.counts import number_matches, pins_to_zero
 
 PLAIN = ("livelock", "digest")
 """Keys compared as they are; the others but those below are numbers."""
@@ -17,7 +18,7 @@ WRONG = ("wrong_restores", "wrong_reads", "tainted_requests")
 """Numbers that expect something grave, unless they are pinned to 0."""
 STRUCTURED = ("ends", "hits", "loads", "findings", "invariants", "vacuous", "cases")
 UNCOMPARED = ("vacuous", "cases")
-"""Of those, what is nothing that a run can come to."""
+"""Keys among them that are nothing a run can come to."""
 FINDING_KEYS = (
     "invariant", "severity", "step", "request", "group", "column", "claimed", "held", "verdict", "root",
 )  # fmt: skip
@@ -53,7 +54,7 @@ def compare(
 
 
 def compares(expect: Mapping[str, Any], outcome: Outcome, measured: bool = True, absent: Collection[str] = ()) -> bool:
-    """Whether :func:`compare` holds an outcome to anything that is written in an expectation."""
+    """True if :func:`compare` holds an outcome to anything that is written in an expectation."""
     cases = expect.get("cases") or {}
     parts = [(_at_most(expect) if absent else expect, outcome)]
     parts += [(part, outcome.cases[name]) for name, part in cases.items() if name in outcome.cases]
@@ -69,7 +70,7 @@ def _unmeasured(key: str, outcome: Outcome, measured: bool) -> bool:
 
 
 def _at_most(expect: Mapping[str, Any]) -> dict[str, Any]:
-    """What is left of an expectation of a sum where some of it is missing: its numbers can only be too small."""
+    """Return the rest of an expectation of a sum where some of it is missing: its numbers can only be too small."""
     highest = {key: most for key, wanted in expect.items() if key not in STRUCTURED and (most := _most(wanted))}
     counts = expect.get("invariants") or {}
     highest["invariants"] = {name: most for name, wanted in counts.items() if (most := _most(wanted))}
@@ -97,7 +98,7 @@ def _unclean(expect: Mapping[str, Any], outcome: Outcome) -> Iterator[tuple[str,
 
 
 def _expects_wrong(expect: Mapping[str, Any]) -> bool:
-    """Whether an expectation says what is wrong beside wrong claims."""
+    """True if an expectation says what is wrong beside wrong claims."""
     numbers = [expect[key] for key in WRONG if expect.get(key) is not None]
     return expect.get("findings") is not None or not all(map(pins_to_zero, numbers))
 
@@ -110,7 +111,7 @@ def _endless(expect: Mapping[str, Any], outcome: Outcome) -> list[str]:
 
 
 def _names_livelock(expect: Mapping[str, Any]) -> bool:
-    """Whether an expectation speaks of a run that never ends, by its key or as I14."""
+    """True if an expectation speaks of a run that never ends, by its key or as I14."""
     found = expect.get("findings") or ()
     entries = found["contains"] if isinstance(found, Mapping) else found
     named = any(entry.get("invariant") == "I14" or entry.get("severity") == "liveness" for entry in entries)
@@ -147,19 +148,6 @@ def _compare(expect: Mapping[str, Any], outcome: Outcome, measured: bool) -> Ite
             yield key, wanted, getattr(outcome, key)
 
 
-def number_matches(wanted: int | Mapping[str, int | None], number: int) -> bool:
-    """Whether a number is the one expected, or within {min, max}."""
-    if not isinstance(wanted, Mapping):
-        return number == wanted
-    low, high = wanted.get("min"), wanted.get("max")
-    return (low is None or low <= number) and (high is None or number <= high)
-
-
-def pins_to_zero(wanted: int | Mapping[str, int | None] | None) -> bool:
-    """Whether a number must be 0."""
-    return (wanted.get("max") == 0) if isinstance(wanted, Mapping) else wanted == 0
-
-
 def _ends_match(wanted: Sequence[int] | Mapping[str, Sequence[int]], ends: Sequence[int]) -> bool:
     if isinstance(wanted, Mapping):
         return set(wanted["contains"]) <= set(ends)
@@ -167,14 +155,14 @@ def _ends_match(wanted: Sequence[int] | Mapping[str, Sequence[int]], ends: Seque
 
 
 def finding_facts(finding: Finding) -> dict[str, Any]:
-    """What an expectation can say of a finding: a ready entry for ``findings``."""
+    """Return all that an expectation can say of a finding: a ready entry for ``findings``."""
     facts = {key: getattr(finding, key) for key in FINDING_KEYS}
     facts["root"] = finding.root is None
     return facts
 
 
 def findings_match(wanted: Sequence[Mapping[str, Any]] | Mapping[str, Any], findings: Sequence[Finding]) -> bool:
-    """Whether each entry has a finding of its own, and (for a list) no finding is left over.
+    """True if each entry has a finding of its own, and (for a list) no finding is left over.
 
     A list speaks of poison, and of what its entries name: a fault has chunks of a wrong shape (I2) beside it, which
     a list that does not mention I2 says nothing about. Order does not matter. An entry may fit several findings, so
@@ -186,7 +174,7 @@ def findings_match(wanted: Sequence[Mapping[str, Any]] | Mapping[str, Any], find
         findings = [
             f
             for f in findings
-            if f.severity == "poison" or ("invariant", f.invariant) in named or ("severity", f.severity) in named
+            if f.severity == Severity.POISON or ("invariant", f.invariant) in named or ("severity", f.severity) in named
         ]
         if len(entries) != len(findings):
             return False

@@ -1,4 +1,4 @@
-"""A result as pandas frames; the columns are in docs/python.md. Each call makes a new frame."""
+"""Pandas frames of a result and of its recording, as docs/python.md names their columns. Each call makes a new one."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ import numpy as np
 
 from stateat.sim.errors import InputError
 from stateat.sim.run.recorder import MISSING, Columns
+from stateat.sim.run.result import Outcome, Result
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from stateat.sim.run.result import Outcome, Result
-
 Ints = np.ndarray[Any, np.dtype[np.int64]]
+Key = tuple[str, str]
+"""Variant and case."""
+Recorded = Mapping[Key, Columns]
+"""Recording of each run; empty: nothing was recorded."""
 
 
 def summary(result: Result) -> pd.DataFrame:
@@ -32,28 +35,28 @@ def summary(result: Result) -> pd.DataFrame:
 
 
 def findings(result: Result) -> pd.DataFrame:
-    """What was found, in order."""
+    """Return a row for each finding, in order."""
     return _joined(FINDINGS, [(key, _findings(outcome)) for key, outcome in _outcomes(result)])
 
 
-def requests(result: Result) -> pd.DataFrame:
+def requests(result: Result, recorded: Recorded) -> pd.DataFrame:
     """A row for each request, in the order of arrival."""
-    return _recorded(result, REQUESTS, _requests)
+    return _recorded(result, recorded, REQUESTS, _requests)
 
 
-def steps(result: Result) -> pd.DataFrame:
+def steps(result: Result, recorded: Recorded) -> pd.DataFrame:
     """A row for each step that was told; those between two rows were fast-forwarded, and only decoded."""
-    return _recorded(result, STEPS, _steps)
+    return _recorded(result, recorded, STEPS, _steps)
 
 
-def claims(result: Result) -> pd.DataFrame:
+def claims(result: Result, recorded: Recorded) -> pd.DataFrame:
     """A row for each claim, in the order in which they were made."""
-    return _recorded(result, CLAIMS, _claims)
+    return _recorded(result, recorded, CLAIMS, _claims)
 
 
-def chunks(result: Result) -> pd.DataFrame:
+def chunks(result: Result, recorded: Recorded) -> pd.DataFrame:
     """A row for each chunk, and one for each fast-forwarded run of decode steps."""
-    return _recorded(result, CHUNKS, _chunks)
+    return _recorded(result, recorded, CHUNKS, _chunks)
 
 
 INT, MAYBE, TEXT, FLAG = "int64", "Int64", "str", "bool"
@@ -81,8 +84,6 @@ CHUNKS = {
     "stop": TEXT, "steps": INT,
 }  # fmt: skip
 
-Key = tuple[str, str]
-"""Variant and case."""
 Table = dict[str, Any]
 """Columns by name: arrays, or lists with None for what is missing."""
 
@@ -93,13 +94,15 @@ def _outcomes(result: Result) -> Iterator[tuple[Key, Outcome]]:
             yield (variant, case), one
 
 
-def _recorded(result: Result, types: Mapping[str, str], table: Callable[[Outcome, Columns], Table]) -> pd.DataFrame:
-    if not result.columns:
+def _recorded(
+    result: Result, recorded: Recorded, types: Mapping[str, str], table: Callable[[Outcome, Columns], Table]
+) -> pd.DataFrame:
+    if not recorded:
         raise InputError(
             f"{result.scenario}: nothing of its requests, steps, claims and chunks was recorded; "
             "stateat.replay(...) records them, unless record=False"
         )
-    return _joined(types, [(key, table(outcome, result.columns[key])) for key, outcome in _outcomes(result)])
+    return _joined(types, [(key, table(outcome, recorded[key])) for key, outcome in _outcomes(result)])
 
 
 def _joined(types: Mapping[str, str], parts: list[tuple[Key, Table]]) -> pd.DataFrame:
@@ -239,7 +242,7 @@ def _fast_forwarded(columns: Columns) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 
 def _durations(columns: Columns) -> Ints:
-    """Of each told step; MISSING where it never committed."""
+    """Return the duration of each told step; MISSING where it never committed."""
     committed = np.asarray(columns.step_commit_us)
     return np.where(committed == MISSING, MISSING, committed - np.asarray(columns.step_us))
 

@@ -1,4 +1,4 @@
-"""What the runs of a scenario came to together: outcomes by variant, what failed, and what could not be run."""
+"""Results of a scenario, from its runs: outcomes by variant, what failed, and what could not be run."""
 
 from __future__ import annotations
 

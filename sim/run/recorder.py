@@ -1,4 +1,4 @@
-"""What the frames of a result need of a run, collected from its events in columns of integers.
+"""Recorder of what the frames of a result need of a run: its events, in columns of integers.
 
 A row for each request, told step, claim and chunk. :mod:`stateat.sim.run.frames` makes pandas frames of them.
 """
@@ -15,7 +15,7 @@ from stateat.sim.run.step_times import StepTimes
 from stateat.sim.tokens import Segments, Spans
 
 MISSING = -1
-"""In a column whose numbers are never negative: there is none."""
+"""No number, in a column whose numbers are never negative."""
 
 
 def _column() -> array[int]:
@@ -34,7 +34,7 @@ class Columns(Observer):
         self.prompts = _column()
         self.outputs = _column()
         self.admitted = _column()
-        """Whether it ever was."""
+        """1 for a request that was admitted."""
         self.hits = _column()
         self.external = _column()
         self.first_step = _column()
@@ -64,15 +64,15 @@ class Columns(Observer):
         self.chunk_drafts = _column()
         self.chunk_steps = _column()
         self.chunk_fast = _column()
-        """Whether it was fast-forwarded, and told when its steps were over."""
+        """1 for a chunk that was fast-forwarded, and told when its steps were over."""
         self.chunk_prefill = _column()
-        """Whether it is of a prefill."""
+        """1 for a chunk of a prefill."""
         self.chunk_stop: list[str] = []
         self._row: dict[str, int] = {}
         self._at = MISSING
         """The row of the step that events belong to."""
         self._claimed: dict[int, dict[bytes, int]] = {}
-        """By slot: the claims that stand."""
+        """Claims that stand, by slot."""
         self._first: list[int] = []
         """Requests with their first token in this step."""
         self._over: list[int] = []

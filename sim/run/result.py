@@ -1,37 +1,32 @@
-"""What a run came to: counts, findings and decisions of each variant (the JSON of ``replay``)."""
+"""Results and outcomes: counts, findings and decisions of each variant (the JSON of ``replay``)."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
-from stateat.sim.errors import MissingError, NotAsExpected, RefusedError, StateatError
+from stateat.sim.errors import MissingError, RefusedError, StateatError
 from stateat.sim.events import GRAVE, Finding, Group
-from stateat.sim.printable import few, short
+from stateat.sim.printable import plural, short
+from stateat.sim.scenario.counts import Counts
 from stateat.sim.scenario.truth import Truth
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from stateat.sim.run.recorder import Columns
-
+READS = ("I10", "I12")
+"""Invariants whose findings are wrong reads."""
 LISTED_REQUESTS = 1000
 """``ends`` and ``hits`` are listed for so many requests at most."""
-SHOWN_VARIANTS = 10
-"""Of a result that is printed."""
-RAISED = 20
-"""Lines of an exception that tells what is wrong with a result."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class States:
-    """What the arithmetic of a state family said of the claimed slots."""
+    """Verdicts of a state family's arithmetic on the claimed slots."""
 
     truth: Truth
     """Backend and device are those that were taken."""
     state_bytes: int
-    """Of one request's state, as it is computed."""
+    """Bytes of one request's state, as it is computed."""
     verdicts: Mapping[str, int] = field(default_factory=dict)
     """Slots by what they held: ``exact``, ``noise``, ``not finite``, and what I1 found."""
     worst: tuple[Mapping[str, Any], ...] = ()
@@ -49,45 +44,15 @@ class States:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Outcome:
-    """One run of one variant (and case). Counts are defined in ``docs/scenario-files.md``."""
+class Outcome(Counts):
+    """Counts, findings and decisions of one run of one variant (and case)."""
 
     variant: str
     preset: str
     """Whose rules it ran; of a live engine those of the release that it stands nearest to."""
     groups: tuple[Group, ...]
     rules: Mapping[str, str]
-    poisoned: int = 0
-    poisoned_roots: int = 0
     findings: tuple[Finding, ...] = ()
-    wrong_restores: int = 0
-    wrong_reads: int = 0
-    tainted_requests: int = 0
-    not_judged: int = 0
-    judged: int = 0
-    """Claims, and first reads after a hit, of which it was found whether they are right. Never part of the JSON."""
-    null_boundaries: int = 0
-    materialized_boundaries: int = 0
-    deferred: int = 0
-    same_step_refused: int = 0
-    hit_tokens: int = 0
-    resume_hit_tokens: int = 0
-    loaded_tokens: int = 0
-    prefill_tokens: int = 0
-    prompt_tokens: int = 0
-    output_tokens: int = 0
-    requests: int = 0
-    finished: int = 0
-    steps: int = 0
-    chunks: int = 0
-    preempted: int = 0
-    evicted: int = 0
-    claims: int = 0
-    restores: int = 0
-    resets: int = 0
-    rejected: int = 0
-    livelock: bool = False
-    time_us: int = 0
     ttft_us: Mapping[str, float] = field(default_factory=dict)
     """``p50``, ``p95``, ``p99``; empty when no request produced a token."""
     digest: str = ""
@@ -98,34 +63,51 @@ class Outcome:
     loads: Mapping[str, int] = field(default_factory=dict)
     """Tokens that each request's first admission had from a tier or a connector."""
     cases: Mapping[str, Outcome] = field(default_factory=dict)
-    """Under ``cases``: the outcome of each, of which this one is the sum."""
-    violated: int = 0
-    """Cases (or this run) with an I1 or a mid-block-start I2 finding."""
+    """Outcomes of the cases, of which this one is the sum; empty without cases."""
     tainted: Mapping[str, int] = field(default_factory=dict)
     """The requests that read a wrong state, and when each did so first; microseconds, or a step."""
     wrong_claims: Mapping[int, int] = field(default_factory=dict)
-    """By number of a claim, in the order in which they were made: the first finding (I1, I13) about it."""
+    """First finding (I1, I13) about a claim, by the claim's number in the order in which they were made."""
     states: States | None = None
     """None for ``digest``."""
     engine: str = ""
     """The live engine that ran it, as its label; '' for the reference engine, and for a log."""
     not_asked: tuple[str, ...] = ()
-    """What no verdict is about, since a log never tells it."""
+    """Checks that were not made, since a log never tells what they need."""
     free_blocks: int = field(default=-1, compare=False)
     """Blocks in the free queue at the end; -1 where nobody can say (a log). Never part of the JSON."""
     wall_s: float = 0.0
-    """How long it took to simulate; never part of the JSON."""
+    """Seconds that it took to simulate; never part of the JSON."""
+
+    @property
+    def wrongs(self) -> dict[str, int]:
+        """Counts of what is grave: wrong claims, or else wrong reads and findings that are neither."""
+        if self.poisoned:
+            return {"poisoned": self.poisoned}
+        reads = {"wrong restore": self.wrong_restores, "wrong read": self.wrong_reads}
+        found = {noun: count for noun, count in reads.items() if count}
+        told = READS if found else ()
+        others = Counter(f.invariant for f in self.findings if f.severity in GRAVE and f.invariant not in told)
+        return found | {f"{invariant} finding": count for invariant, count in sorted(others.items())}
+
+    @property
+    def text(self) -> str:
+        """The outcome on one short line."""
+        wrong = {noun: count for noun, count in self.wrongs.items() if noun != "poisoned"}
+        roots = f" ({plural(self.poisoned_roots, 'root')})" if self.poisoned else ""
+        parts = [f"{self.poisoned:,} poisoned{roots}", *(plural(count, noun) for noun, count in wrong.items())]
+        parts += [f"{self.hit_tokens / self.prompt_tokens:.1%} hit"] if self.prompt_tokens else []
+        parts += [plural(self.finished, "request"), plural(self.steps, "step")]
+        return ", ".join([*parts, *["never ends"] * self.livelock])
 
     @property
     def grave(self) -> bool:
-        """Whether something is poisoned, or no number."""
+        """True if something is poisoned, or no number."""
         return any(finding.severity in GRAVE for finding in self.findings)
 
     def __repr__(self) -> str:
-        from stateat.sim.report.terminal.verdict import outcome_text
-
         digest = f", digest {self.digest[:16]}" if self.digest else ""
-        return f"<Outcome {short(self.variant)} ({short(self.preset) or '-'}): {outcome_text(self)}{digest}>"
+        return f"<Outcome {short(self.variant)} ({short(self.preset) or '-'}): {self.text}{digest}>"
 
     def _verdict(self, name: str) -> int:
         return 0 if self.states is None else self.states.verdicts.get(name, 0)
@@ -168,17 +150,17 @@ class NotRun:
     variant: str
     case: str
     error: StateatError
-    """Why."""
+    """The reason."""
     engine: str = ""
     """The label of the live engine on which it was to run; '' for the reference engine."""
     known: bool = False
-    """Whether the baseline ends with the same error."""
+    """The baseline ends with the same error."""
     below: bool = False
-    """Whether it is a run on the baseline, so that nothing holds it to the run that it is for."""
+    """It is a run on the baseline, so that nothing is held against the run that it is for."""
 
     @property
     def skipped(self) -> bool:
-        """Whether it is nobody's fault: the engine has no such thing, what computes its states or a trace is not here,
+        """True if it is nobody's fault: the engine has no such thing, what computes its states or a trace is not here,
         or the baseline cannot run it either."""
         return self.known or isinstance(self.error, RefusedError | MissingError)
 
@@ -207,12 +189,12 @@ class Result:
     path: str
     clock: str
     variants: Mapping[str, Outcome]
-    """Those that ran; with several engines each is ``VARIANT@ENGINE``."""
+    """Outcomes of the variants that ran; with several engines each is ``VARIANT@ENGINE``."""
     failed_expectations: tuple[Failure, ...] = ()
-    """What the file expects and did not come; with a baseline, what is new against it. Empty too where nothing is
+    """Expectations of the file that did not hold; with a baseline, what is new against it. Empty too where nothing is
     expected."""
     has_expectations: bool = False
-    """Whether the file expects anything of what was to run; not whether it came."""
+    """The file expects something of what was to run; not: it came."""
     is_scenario: bool = True
     """False for a log."""
     silent: tuple[str, ...] = ()
@@ -229,13 +211,11 @@ class Result:
     baseline: str = ""
     """The engine that it was compared with; '' for none."""
     in_baseline: tuple[Failure, ...] = ()
-    """What would have failed, and is so in the baseline too."""
-    columns: Mapping[tuple[str, str], Columns] = field(default_factory=dict, compare=False, repr=False)
-    """By variant and case: what was recorded for the frames. Empty unless it was asked for."""
+    """Failures that are so in the baseline too."""
 
     @property
     def ok(self) -> bool:
-        """Whether everything ran and is as expected: no expectation failed, and where nothing is expected nothing is
+        """True if everything ran and is as expected: no expectation failed, and where nothing is expected nothing is
         poisoned, no state is wrong or no number, and the run ends.
 
         ``stateat check`` exits with 0 for it, unless nothing was judged. What an engine cannot express makes this
@@ -245,8 +225,8 @@ class Result:
 
     @property
     def judged(self) -> bool:
-        """Whether anything was: what is compared with nothing, and a log of which no claim and no hit can be judged,
-        prove nothing."""
+        """True if anything was judged: what is compared with nothing, and a log of which no claim and no hit can be
+        judged, prove nothing."""
         if self.is_scenario:
             return bool(set(self.variants) - set(self.uncompared))
         return any(outcome.judged for outcome in self.variants.values())
@@ -278,18 +258,6 @@ class Result:
         there = {name: self.variants[name] for name in names if name in self.variants}
         return [name for name, outcome in there.items() if outcome.grave or outcome.livelock]
 
-    def raise_for_findings(self) -> None:
-        """Raise :class:`stateat.sim.errors.NotAsExpected`, which lists what is wrong, unless the result is
-        :attr:`ok`."""
-        from stateat.sim.report.terminal.text import failure_lines, failure_name
-
-        wrong = self.failures
-        told = [(failure_name(failure), failure_lines(failure)) for failure in wrong[:RAISED]]
-        lines = [f"{name}: {'; '.join(' '.join(line.split()) for line in rest)}" for name, rest in told]
-        more = [f"and {len(wrong) - RAISED:,} more"] if len(wrong) > RAISED else []
-        if wrong:
-            raise NotAsExpected("\n  ".join([f"{self.scenario}: not as expected", *lines, *more]))
-
     def raise_if_nothing_ran(self) -> None:
         """Raise why, where there is no outcome at all."""
         if self.not_run and not self.variants:
@@ -301,67 +269,11 @@ class Result:
         raise TypeError("a result is neither true nor false: ask result.ok")
 
     def __repr__(self) -> str:
-        from stateat.sim.report.terminal.verdict import verdict
-
-        shown = few([f"{short(v, 40)} {o.poisoned:,} poisoned" for v, o in self.variants.items()], SHOWN_VARIANTS)
-        return f"<Result {short(self.scenario)}: {short(verdict(self))} ({shown})>"
-
-    def __str__(self) -> str:
-        from stateat.sim.report.terminal.verdict import screen
-
-        return screen(self, SHOWN_VARIANTS)
-
-    def _repr_html_(self) -> str:
-        """In a notebook: a line for each variant, and the verdict."""
-        from html import escape
-
-        from stateat.sim.report.terminal.verdict import verdict
-        from stateat.sim.run.frames import summary
-
-        return f"{summary(self).to_html(index=False)}<p>{escape(verdict(self))}</p>"
-
-    # As pandas frames, with variant and case in front (docs/python.md). Each access makes a new one. All but
-    # ``findings`` need a recording, and raise InputError without.
-
-    @property
-    def findings(self) -> pd.DataFrame:
-        """What was found."""
-        from stateat.sim.run.frames import findings
-
-        return findings(self)
-
-    @property
-    def requests(self) -> pd.DataFrame:
-        """Each request: its hit, its first token, its end, whether it read a wrong state."""
-        from stateat.sim.run.frames import requests
-
-        return requests(self)
-
-    @property
-    def steps(self) -> pd.DataFrame:
-        """Each step that was told. Those between two rows were fast-forwarded: nothing but decoding happened in
-        them, and ``chunks`` says how many steps a row of it covers."""
-        from stateat.sim.run.frames import steps
-
-        return steps(self)
-
-    @property
-    def claims(self) -> pd.DataFrame:
-        """Each claim: what it said of a slot, how long, who restored from it, and the finding about it."""
-        from stateat.sim.run.frames import claims
-
-        return claims(self)
-
-    @property
-    def chunks(self) -> pd.DataFrame:
-        """Each chunk; a run of decode steps that was fast-forwarded is one row."""
-        from stateat.sim.run.frames import chunks
-
-        return chunks(self)
+        return f"<Result {short(self.scenario)}: {plural(len(self.variants), 'variant')}>"
 
 
 def unexplained(outcome: Outcome) -> list[Failure]:
-    """What is grave of a run of which nothing is expected, by case, and that it never ends."""
+    """Return what is grave of a run of which nothing is expected, by case, and that it never ends."""
     found = []
     for case, run in (outcome.cases or {"": outcome}).items():
         grave = [finding for finding in run.findings if finding.severity in GRAVE]

@@ -6,7 +6,7 @@ import hashlib
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import fields, replace
 from itertools import chain
 from itertools import count as numbers
 from pathlib import Path
@@ -14,9 +14,6 @@ from time import perf_counter
 from typing import Any
 
 from stateat.oracle.audit import Auditor
-from stateat.oracle.drift import MAX_TOKENS as LONGEST_DRIFT
-from stateat.oracle.drift import Absorbed, Drift, Token
-from stateat.oracle.drift import drift as continuations
 from stateat.oracle.numerics import WORST, TooLarge
 from stateat.oracle.states import Arithmetic, Numeric, Unavailable
 from stateat.oracle.states import family as family_of
@@ -24,48 +21,25 @@ from stateat.sim.adapters.coherence import Coherence
 from stateat.sim.adapters.heard import Impossible
 from stateat.sim.adapters.log import numbered
 from stateat.sim.engine.scheduler import Scheduler
-from stateat.sim.engine.sizing import longest_chunk
 from stateat.sim.errors import InputError, MissingError, PolicyError, StateatError
 from stateat.sim.events import SCHEMA, Fanout, Finding, Group, Observer, tell
 from stateat.sim.events import Advance as AdvanceEvent
 from stateat.sim.events import Run as RunEvent
-from stateat.sim.explain.explanation import Story, Subject
-from stateat.sim.explain.provenance import Chronicle
 from stateat.sim.options import Options
-from stateat.sim.releases import presets, rules
-from stateat.sim.rules.start_column import divisor
-from stateat.sim.run.clock import Engine, Progress, Simulation
+from stateat.sim.releases import presets
+from stateat.sim.releases.policy import Policy
+from stateat.sim.releases.rules import plugins
+from stateat.sim.run.clock import Progress, Simulation
 from stateat.sim.run.digest import Digest
+from stateat.sim.run.engine import Engine, Make
 from stateat.sim.run.judge import Ran, attempt, check_apart, judged
 from stateat.sim.run.result import Outcome, Result, States
 from stateat.sim.run.tally import Tally
+from stateat.sim.scenario.counts import COUNTS
 from stateat.sim.scenario.load import Run, Scenario, check_truth, runs
 from stateat.sim.scenario.truth import DIGEST, SEVERAL, Truth, changed, told
 from stateat.sim.workload import Arrival
 from stateat.sim.workload.generate import arrivals
-
-__all__ = ["LONGEST_DRIFT", "Drift", "Token"]
-"""What reports may know of the oracle's drift."""
-
-Make = Callable[[Options, rules.Rules, Observer, int], Engine]
-"""(options, rules in force, observer, seed): another engine than the reference one."""
-
-
-def options_in_force(options: Options) -> dict[str, Any]:
-    """What the ``run`` event says of the options: as configured, and what follows from them."""
-    table = presets.table(options.preset, options.rules)
-    resolved = rules.resolve(table)
-    grid = resolved.grid(options)
-    plain = asdict(options)
-    del plain["groups"]
-    return plain | {
-        "rules": table,
-        "hash_unit": options.hash_unit,
-        "scheduler_block_size": options.scheduler_block_size,
-        "grid": grid,
-        "seed_block": divisor(resolved.seed, options, grid),
-        "longest_chunk": longest_chunk(options, resolved),
-    }
 
 
 def simulate(
@@ -76,7 +50,7 @@ def simulate(
     make: Make | None = None,
     measure: Callable[[int, int], None] | None = None,
 ) -> Outcome:
-    """One run, checked by the oracle; ``make``: on another engine than the reference one.
+    """Simulate one run, checked by the oracle; ``make``: on another engine than the reference one.
 
     ``progress`` is told requests done and in all, the step, the time and the poisoned slots so far; ``measure``
     tokens absorbed and in all while states are computed. Raises PolicyError
@@ -132,15 +106,13 @@ def drive(
     fast_forward = fast_forward and (not isinstance(family, Numeric) or family.merges)
     everyone = Fanout([auditor, tally, digest, *observers])
     tick = None if progress is None else _teller(progress, len(requests), auditor)
-    with _blaming(rules.plugins(table)):
-        resolved = rules.resolve(table)
+    with _blaming(plugins(table)):
+        policy = Policy.of(options)
         scheduler: Engine = (
-            Scheduler(options, resolved, everyone, seed, fast_forward)
-            if make is None
-            else make(options, resolved, everyone, seed)
+            Scheduler(policy, everyone, seed, fast_forward) if make is None else make(policy, everyone, seed)
         )
         drafts = options.speculative.num_speculative_tokens
-        said = {**options_in_force(options), **(about or {}), "oracle": told(truth)}
+        said = {**policy.in_force(), **(about or {}), "oracle": told(truth)}
         everyone.run(SCHEMA, options.preset, options.groups, drafts, said)
         with _fitting(truth):
             Simulation(scheduler, options, requests, budgets, everyone, tick, resets, reset_running).run()
@@ -150,7 +122,7 @@ def drive(
 
 @contextmanager
 def _blaming(theirs: Sequence[str]) -> Iterator[None]:
-    """Where a user's code is in force, what goes wrong in the engine came of its answers."""
+    """Blame a user's rules, where some are in force, for what goes wrong in the engine."""
     try:
         yield
     except (StateatError, KeyboardInterrupt):
@@ -192,7 +164,7 @@ def _auditor(truth: Truth, seed: int = 0) -> Auditor:
 
 
 def _states(auditor: Auditor, truth: Truth) -> States | None:
-    """What the numbers said, once all findings are there."""
+    """Return what the numbers said, once all findings are there."""
     numerics, family = auditor.numerics, auditor.family
     if numerics is None or not isinstance(family, Numeric):
         return None
@@ -228,63 +200,33 @@ def outcome_of(
     digest: Digest,
     truth: Truth = DIGEST,
 ) -> Outcome:
-    """What the oracle, the tally and the digest heard, as one outcome."""
+    """Return what the oracle, the tally and the digest heard, as one outcome."""
     with _fitting(truth):
         auditor.close()
         counts, findings = auditor.counts, auditor.findings()
+    told = {
+        **vars(tally),
+        **{each.name: getattr(counts, each.name) for each in fields(counts)},
+        "tainted_requests": len(counts.tainted),
+        "not_judged": len(counts.not_judged),
+        "violated": int(bool(counts.poisoned or counts.mid_block)),
+    }
     return Outcome(
         variant=variant,
         preset=preset,
         groups=groups,
         rules=dict(table),
-        poisoned=counts.poisoned,
-        poisoned_roots=counts.poisoned_roots,
+        **{name: told[name] for name in COUNTS},
         findings=findings,
-        wrong_restores=counts.wrong_restores,
-        wrong_reads=counts.wrong_reads,
-        tainted_requests=len(counts.tainted),
-        not_judged=len(counts.not_judged),
-        judged=counts.judged,
-        null_boundaries=counts.null_boundaries,
-        materialized_boundaries=counts.materialized_boundaries,
-        deferred=tally.deferred,
-        same_step_refused=tally.same_step_refused,
-        hit_tokens=tally.hit_tokens,
-        resume_hit_tokens=tally.resume_hit_tokens,
-        loaded_tokens=tally.loaded_tokens,
-        prefill_tokens=tally.prefill_tokens,
-        prompt_tokens=tally.prompt_tokens,
-        output_tokens=tally.output_tokens,
-        requests=tally.requests,
-        finished=tally.finished,
-        steps=tally.steps,
-        chunks=tally.chunks,
-        preempted=tally.preempted,
-        evicted=tally.evicted,
-        claims=counts.claims,
-        restores=tally.restores,
-        resets=tally.resets,
-        rejected=tally.rejected,
-        livelock=tally.livelock,
-        time_us=tally.time_us,
         ttft_us=tally.ttft_us(),
         digest=digest.hexdigest(),
         ends={name: tuple(ends) for name, ends in tally.ends.items()},
         hits=dict(tally.hits),
         loads=dict(tally.loads),
-        violated=int(bool(counts.poisoned or counts.mid_block)),
         tainted=dict(counts.tainted),
         wrong_claims=dict(counts.wrong),
         states=_states(auditor, truth),
     )
-
-
-SUMMED = (
-    "poisoned", "poisoned_roots", "wrong_restores", "wrong_reads", "tainted_requests", "not_judged", "judged",
-    "null_boundaries", "materialized_boundaries", "deferred", "same_step_refused", "hit_tokens", "resume_hit_tokens",
-    "loaded_tokens", "prefill_tokens", "resets", "rejected", "prompt_tokens", "output_tokens", "requests", "finished",
-    "steps", "chunks", "preempted", "evicted", "claims", "restores", "time_us", "violated", "wall_s",
-)  # fmt: skip
 
 
 def sum_of(cases: Mapping[str, Outcome]) -> Outcome:
@@ -293,9 +235,8 @@ def sum_of(cases: Mapping[str, Outcome]) -> Outcome:
     digest = hashlib.sha256("".join(outcome.digest for outcome in cases.values()).encode()).hexdigest()
     return replace(
         first,
-        **{name: sum(getattr(outcome, name) for outcome in cases.values()) for name in SUMMED},
+        **{name: count.total(getattr(outcome, name) for outcome in cases.values()) for name, count in COUNTS.items()},
         findings=tuple(_renumbered(cases.values())),
-        livelock=any(outcome.livelock for outcome in cases.values()),
         ttft_us={},
         digest=digest,
         ends={},
@@ -306,6 +247,7 @@ def sum_of(cases: Mapping[str, Outcome]) -> Outcome:
         not_asked=tuple(dict.fromkeys(chain.from_iterable(outcome.not_asked for outcome in cases.values()))),
         cases=dict(cases),
         states=_sum_of_states([outcome.states for outcome in cases.values()]),
+        wall_s=sum(outcome.wall_s for outcome in cases.values()),
     )
 
 
@@ -364,21 +306,6 @@ def replay(
     return judged(scenario, ran, bases, baseline, sum_of, measured=not truth)
 
 
-def explain(run: Run, outcome: Outcome, findings: Sequence[Finding]) -> list[Story]:
-    """What led to these findings of a run, and what came of them: the same run again, followed."""
-    chronicle = Chronicle(findings)
-    simulate(run, [chronicle])
-    return chronicle.stories(outcome.findings)
-
-
-def drift(subject: Subject, tokens: int) -> Drift | None:
-    """The two continuations of a request that restored from a poisoned slot; None: its prompt is too long."""
-    if subject.prompt.size > LONGEST_DRIFT:
-        return None
-    held = [Absorbed(ids, start) for ids, start in subject.held]
-    return continuations(subject.prompt, subject.offset, held, tokens)
-
-
 def audit(path: Path, truth: Mapping[str, str] | None = None) -> Result:
     """The invariants over a recorded event log; one variant for each run in it.
 
@@ -430,7 +357,7 @@ def _enter(variants: dict[str, dict[str, Outcome]], hearing: _Hearing) -> None:
 
 
 class _Hearing:
-    """Who listens to one run of a log."""
+    """Listeners to one run of a log."""
 
     def __init__(self, head: RunEvent, given: Mapping[str, str]) -> None:
         self.head, self.given = head, given
@@ -476,7 +403,7 @@ class _Hearing:
         return replace(outcome, not_asked=(*self.coherence.unasked, *self._without_windows()))
 
     def _without_windows(self) -> Iterator[str]:
-        """What is not asked with a state that has one component, unless the run's own has no more."""
+        """Return what is not asked with a state that has one component, unless the run's own has no more."""
         own = self.head.options.get("oracle", {}).get("state")
         if self.auditor.lockstep is None and self.auditor.recurrent and own != self.truth.state:
             state = self.truth.state

@@ -1,4 +1,4 @@
-"""Counts of a run's decisions (docs/scenario-files.md has them under `expect`)."""
+"""Counts of what an engine decided, and the first decisions of each request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stateat.sim.tokens import Segments, Spans
 
 
 class Tally(Observer):
-    """Counts what an engine decided."""
+    """Listener that counts what an engine decides; its counts are those of :mod:`stateat.sim.scenario.counts`."""
 
     def __init__(self) -> None:
         self.requests = 0
@@ -24,6 +24,7 @@ class Tally(Observer):
         self.hit_tokens = 0
         self.resume_hit_tokens = 0
         self.restores = 0
+        self.starts = 0
         self.chunks = 0
         self.preempted = 0
         self.evicted = 0
@@ -75,6 +76,7 @@ class Tally(Observer):
 
     def admit(self, request: str, hit: int, external: int, resumed: bool) -> None:
         self.restores += hit > 0
+        self.starts += hit + external > 0
         if resumed:
             self.resume_hit_tokens += hit
             return

@@ -7,8 +7,8 @@ from math import gcd, lcm
 from typing import Any
 
 from stateat.sim.options import least_blocks
-from stateat.sim.run.expect import pins_to_zero
 from stateat.sim.scenario import truth
+from stateat.sim.scenario.counts import pins_to_zero
 from stateat.sim.scenario.messages import choice
 from stateat.sim.scenario.models import Engine, Whole
 from stateat.sim.schema import Complaint

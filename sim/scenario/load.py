@@ -16,11 +16,11 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from stateat.sim.arguments import path, whole
-from stateat.sim.cache.drafter_drop import GUARDS
+from stateat.sim.cache.drafter_drop import DRAFTER_DROP
 from stateat.sim.errors import InputError
 from stateat.sim.options import Options
 from stateat.sim.printable import few, short
-from stateat.sim.releases.departures import departures
+from stateat.sim.releases.departures import departures, refused_blocks
 from stateat.sim.releases.presets import table
 from stateat.sim.releases.support import lacks
 from stateat.sim.scenario import checks as scenario_checks
@@ -220,26 +220,14 @@ def warnings(run: Run) -> list[str]:
     """What the preset's own release would refuse (it runs here nevertheless), or decide otherwise, and what is likely a
     slip."""
     options = run.options
-    texts = []
-    state_block = options.state_block
-    if options.preset == "vllm-0.26.0" and state_block is not None:
-        block = options.cache_config_block_size or state_block
-        threshold = options.long_prefill_token_threshold
-        if block > options.max_num_batched_tokens:
-            texts.append(
-                f"vLLM 0.26.0 refuses a block of {block} tokens above max_num_batched_tokens "
-                f"({options.max_num_batched_tokens})"
-            )
-        if 0 < threshold < block:
-            texts.append(f"vLLM 0.26.0 refuses a long_prefill_token_threshold ({threshold}) below a block ({block})")
-    texts += departures(options)
+    texts = refused_blocks(options) + departures(options)
     written = run.workload.requests or ()
     if options.recurrent and any(request.external for request in written):
         texts.append(
             "workload.requests.external: any release counts a block too few for a state that a connector brings, and "
             "stops with an error where the pool has no other; here the request waits"
         )
-    guard = GUARDS[table(options.preset, options.rules)["drafter_guard"]]
+    guard = DRAFTER_DROP[table(options.preset, options.rules)["drafter_drop"]]
     if guard.ahead(options) and any(request.external for request in written):
         texts.append(
             "workload.requests.external: with a connector a server of vLLM 0.33 has no hashes that look ahead, and its "

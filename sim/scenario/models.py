@@ -6,12 +6,13 @@ The descriptions below the fields are what the JSON Schema shows.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, SkipValidation, Tag, model_validator
+from pydantic import AfterValidator, Discriminator, Field, SkipValidation, Tag, create_model, model_validator
 
-from stateat.sim.events import Group
+from stateat.sim.events import Group, Holding, Severity
 from stateat.sim.options import METHODS, Costs, Offload, Options, Speculative
+from stateat.sim.scenario.counts import COUNTS
 from stateat.sim.scenario.truth import BACKENDS, DEVICES, DTYPES, KERNELS, ROUNDINGS, Truth
 from stateat.sim.schema import (
     MAX_BLOCK_SIZE,
@@ -160,7 +161,7 @@ class Engine(Strict):
     cache_config_block_size: BlockSize | None = None
     """vLLM's cache_config.block_size, tokens: the grid of the split; the recurrent block by default."""
     initial_block_size: BlockSize = _DEFAULT.initial_block_size
-    """vLLM's --block-size, or its default: cache_config.block_size before it is resolved (rule `seed`)."""
+    """vLLM's --block-size, or its default: cache_config.block_size before it is resolved (rule `restore_column`)."""
     watermark: Annotated[float, Field(ge=0, lt=1)] = _DEFAULT.watermark
     """Fraction of the pool that admission keeps free."""
     scheduler_reserve_full_isl: bool = _DEFAULT.scheduler_reserve_full_isl
@@ -303,12 +304,18 @@ class SomeEnds(Strict):
 Ends = Annotated[Annotated[list[End], Tag("all")] | Annotated[SomeEnds, Tag("some")], Discriminator(_all_or_some)]
 
 
+SEVERITIES = tuple(word.value for word in Severity)
+HOLDINGS = (*(word.value for word in Holding), "")
+SeverityName = Literal[SEVERITIES]  # type: ignore[valid-type]
+HoldingName = Literal[HOLDINGS]  # type: ignore[valid-type]
+
+
 class FindingModel(Strict):
     """A finding; only the keys given are compared."""
 
     invariant: Invariant | None = None
     """`I1` and so on (docs/invariants.md)."""
-    severity: Literal["poison", "numerics", "hazard", "honesty", "liveness", "shape", "loss"] | None = None
+    severity: SeverityName | None = None
     """How bad it is."""
     step: Annotated[int, Field(ge=0)] | None = None
     """The step at whose end it was found."""
@@ -322,21 +329,7 @@ class FindingModel(Strict):
     """The offset that the hash claims, tokens."""
     held: int | None = None
     """The offset that the slot holds, tokens; null where it holds none."""
-    verdict: (
-        Literal[
-            "wrong offset",
-            "zero",
-            "never written",
-            "foreign",
-            "tainted",
-            "unknown",
-            "torn",
-            "not finite",
-            "out of range",
-            "",
-        ]
-        | None
-    ) = None
+    verdict: HoldingName | None = None
     """What the slot holds, in a word."""
     root: bool | None = None
     """Whether it is a root cause rather than downstream of another finding."""
@@ -360,69 +353,33 @@ Findings = Annotated[
 ]
 
 
-class Expectation(Strict):
-    """What a run must come to; docs/scenario-files.md defines the counts. A number is exact, or {min, max}."""
+def _counted() -> type[Strict]:
+    """Return a model with a key for each count that an expectation may name."""
+    fields: dict[str, Any] = {
+        name: (bool | None if count.total is any else Number | None, Field(None, description=count.says))
+        for name, count in COUNTS.items()
+        if count.expected
+    }
+    return create_model("Counted", __base__=Strict, **fields)
 
-    poisoned: Number | None = None
-    """Distinct (hash, slot) pairs contradicted at the end of some step. Pinned to 0, it needs a hit as well:
-    hit_tokens, resume_hit_tokens or hits with a positive minimum (with an offload tier also loaded_tokens or loads),
-    or `vacuous` with the reason why not."""
-    poisoned_roots: Number | None = None
-    """Those whose held state has no wrong ancestor."""
-    wrong_restores: Number | None = None
-    """Admissions with a hit whose first read is another state than the hit's."""
-    wrong_reads: Number | None = None
-    """Later reads of a wrong state."""
-    tainted_requests: Number | None = None
-    """Requests with either."""
-    not_judged: Number | None = None
-    """Claims and hits of slots whose write was never heard: only a log can have them."""
-    null_boundaries: Number | None = None
-    """Multiples of the block up to the prompt that nobody had ever claimed when the prefill ended."""
-    materialized_boundaries: Number | None = None
-    """Multiples of the block that were live and right then."""
-    deferred: Number | None = None
-    """Times that the split gave a request no token, one a request and step."""
-    same_step_refused: Number | None = None
-    """Admissions refused because the hit was registered in the same step."""
-    hit_tokens: Number | None = None
-    """Prompt tokens skipped by hits, first admissions only."""
-    resume_hit_tokens: Number | None = None
-    """Tokens skipped by hits after preemption."""
-    loaded_tokens: Number | None = None
-    """Prompt tokens that an offload tier or a connector brought, first admissions only."""
-    prefill_tokens: Number | None = None
-    """Tokens that prefill chunks computed, each as often as it was."""
-    prompt_tokens: Number | None = None
-    """Prompt tokens of the workload."""
-    steps: Number | None = None
-    """Engine steps."""
-    chunks: Number | None = None
-    """(step, request) pairs that were given tokens."""
-    preempted: Number | None = None
-    """Preemptions."""
-    evicted: Number | None = None
-    """Recurrent slots that lost a claim to reallocation."""
-    violated: Number | None = None
-    """Cases with a finding of I1, or of I2 for a start inside a block."""
-    restores: Number | None = None
-    """Admissions with a hit."""
-    claims: Number | None = None
-    """Claims of recurrent groups."""
-    resets: Number | None = None
-    """Times that the prefix cache was emptied; those that were refused do not count."""
-    rejected: Number | None = None
-    """Requests that were refused for good, since they can never fit (rule `admission`)."""
-    finished: Number | None = None
-    """Requests that ended by themselves."""
+
+if TYPE_CHECKING:
+    Counted = Strict
+else:
+    Counted = _counted()
+
+
+class Expectation(Counted):
+    """What a run must come to. A number is exact, or {min, max}; `poisoned: 0` needs a hit as well: hit_tokens,
+    resume_hit_tokens or hits with a positive minimum (with an offload tier also loaded_tokens or loads), or `vacuous`
+    with the reason why not."""
+
     exact: Number | None = None
     """Claimed slots that hold the true state bit for bit (families other than `digest`)."""
     noise: Number | None = None
     """Claimed slots that hold the right state with other bits: rounding, or the shape of chunks."""
     not_finite: Number | None = None
     """Claimed slots that hold NaN or infinity."""
-    livelock: bool | None = None
-    """Whether the run stopped because nothing moved."""
     digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
     """The digest of every decision."""
     ends: dict[str, Ends] | None = None

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from stateat.sim.arguments import refuse
 from stateat.sim.errors import InputError
 from stateat.sim.scenario.messages import choice
-from stateat.sim.sweeps.work import COUNTS
+from stateat.sim.sweeps.work import CAME
 
 if TYPE_CHECKING:
     import pandas as pd
 
 DISTINCT = ("point", "seed", "variant", "case")
-"""What a run is known by."""
+"""Columns that a run is known by."""
 NO_METRIC = ("run", *DISTINCT, "digest", "error")
 _TEXTS = ("variant", "case", "digest", "error")
 
@@ -81,7 +81,7 @@ def groups(frame: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, A
 def _same(runs: pd.DataFrame) -> pd.Series[int]:
     """A number for each run, equal where the runs are the same. The digest is of what a scheduler decides: what a
     worker spoils, and what a step costs, only the counts tell."""
-    counts = [name for name in COUNTS if name in runs.columns]
+    counts = [name for name in CAME if name in runs.columns]
     return runs.groupby([*dict.fromkeys(["digest", *counts])], dropna=False, observed=True).ngroup()
 
 

@@ -55,7 +55,7 @@ def execute(
 
 
 def kept(done: int, plan: Plan, out: Path | None) -> str:
-    """What is left of a sweep that was stopped when so many of its runs were done."""
+    """Return what is left of a sweep that was stopped when so many of its runs were done."""
     if out is None:
         return f"{done:,} of {plan.runs:,} runs were done, and nothing is kept without --out"
     # The journal has the last word: it may hold one that nobody was told of.

@@ -17,7 +17,7 @@ from stateat.sim.errors import InputError
 from stateat.sim.files import lock, nearby
 from stateat.sim.inputs import bounded
 from stateat.sim.sweeps.plan import Plan
-from stateat.sim.sweeps.work import COUNTS, TEXTS, Row, begun
+from stateat.sim.sweeps.work import CAME, TEXTS, Row, begun
 
 SCHEMA = "stateat-sweep-runs/1"
 
@@ -111,8 +111,8 @@ class Journal:
         same = all(type(said[name]) is type(value) and said[name] == value for name, value in known.items())
         named = ("variant", "error", *(name for name in TEXTS if said[name] is not None))
         texts = all(isinstance(said[name], str) for name in named)
-        counts = all(isinstance(said[name], int | float | None) for name in COUNTS if name not in TEXTS)
-        if set(said) != {*known, *COUNTS, "error"} or not (same and texts and counts):
+        counts = all(isinstance(said[name], int | float | None) for name in CAME if name not in TEXTS)
+        if set(said) != {*known, *CAME, "error"} or not (same and texts and counts):
             raise ValueError(index)
 
     def _check_head(self, said: Any) -> None:

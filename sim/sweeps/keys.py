@@ -24,7 +24,7 @@ _LISTED = 20_000
 
 
 class NoSuchKey(Exception):
-    """What was found and what is allowed."""
+    """Message of a key that does not exist: what was found and what is allowed."""
 
 
 def locate_key(root: Node, key: str) -> Location:
@@ -57,7 +57,7 @@ def put(root: Node, location: Location, value: Node) -> Node:
 
 
 def covers(override: Node, location: Location) -> bool:
-    """Whether a variant or a case that merges this over the base decides by itself what is there."""
+    """True if a variant or a case that merges this over the base decides by itself what is there."""
     node: Node | None = override
     for part in location:
         assert node is not None
@@ -113,7 +113,7 @@ def _members(annotation: Any, node: Node | None) -> list[Any]:
 
 
 def _open_keys(model: Any) -> Sequence[str]:
-    """Of a mapping whose keys are names: those that need not be there."""
+    """Return the keys, of a mapping whose keys are names, that need not be there."""
     return list(RULES) if get_args(model)[1] is str else []
 
 

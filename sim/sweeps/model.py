@@ -1,4 +1,4 @@
-"""What a sweep file may say."""
+"""Model of a sweep file."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from stateat.sim.workload.files import resolve
 from stateat.sim.workload.streams import stream, uniforms
 
 MAX_RUNS = 10_000_000
-"""Of any sweep."""
+"""Runs of any sweep, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,10 @@ class Axis:
     """A key that is swept."""
 
     key: str
-    """As written: ``engine.groups.0.block_size``."""
+    """The key as written: ``engine.groups.0.block_size``."""
     location: Location
     values: tuple[Node, ...]
-    """Of a grid: those that it takes in turn. Of a sample: that of each point."""
+    """Values in turn, of a grid; of a sample that of each point."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,13 @@ class Base:
     """The scenario that is swept, without what it expects."""
 
     file: Path
-    """For messages, and what paths in it are relative to."""
+    """The file that messages name, and that paths in it are relative to."""
     root: Node
     sweep: Path
     """The file of what is swept, for messages."""
 
     def paths(self, axes: Sequence[Axis]) -> list[str]:
-        """What it, and what is swept, names as ``path``."""
+        """Return what the base, and what is swept, names as ``path``."""
         said = [self.root, *(placed(axis.location, value) for axis in axes for value in axis.values)]
         return list(dict.fromkeys(path for node in said for path in _paths(node)))
 
@@ -71,7 +71,7 @@ class Base:
         return run
 
     def _swept(self) -> str:
-        """What stands in the sweep is of its file, and has its line, also where it is a variant's that it is wrong."""
+        """Return the pattern of a message about what stands in the sweep: it is of that file and line."""
         names, path = r"((?:variants|cases)\..+?: )?", r"((?:grid|sample)\..+?)"
         return rf"^{re.escape(str(self.file))}:(\d+): {names}{path}(?: \(line (\d+)\))?: "
 
@@ -94,7 +94,7 @@ class Plan:
     picks: tuple[tuple[str, str], ...]
     """Variant and case; '' where the base has none."""
     warnings: tuple[str, ...] = ()
-    """What is likely a slip in it, or decided otherwise by a preset's release, at some value of each axis."""
+    """Warnings of a likely slip in it, or of what a preset's release decides otherwise, at some value of each axis."""
 
     @property
     def points(self) -> int:
@@ -152,7 +152,7 @@ class Plan:
 
 
 def _paths(node: Node) -> Iterator[str]:
-    """What keys named ``path`` say, in a node and below it."""
+    """Return what keys named ``path`` say, in a node and below it."""
     for key, child in node.value.items() if isinstance(node.value, dict) else ():
         if key == "path" and isinstance(child.value, str):
             yield child.value
@@ -163,7 +163,7 @@ def _paths(node: Node) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One run of a plan, with all that another process needs."""
+    """A run of a plan, with all that another process needs."""
 
     base: Base
     index: int
@@ -173,7 +173,7 @@ class Task:
     case: str
     changes: tuple[tuple[Location, Node], ...]
     values: dict[str, Any]
-    """By key of the sweep, plain."""
+    """Plain values by key of the sweep."""
 
     def run(self) -> Run:
         """The run, checked; InputError says what is wrong with it."""

@@ -1,4 +1,4 @@
-"""Who runs the tasks of a sweep: this process, others of this machine, or a cluster (joblib's backends)."""
+"""Pools that run the tasks of a sweep: this process, others of this machine, or a cluster (joblib's backends)."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ ROUNDS = 4
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Where runs take place."""
+    """A place where runs are made."""
 
     jobs: int = 1
     """Processes; of a cluster at an address: as many as it has, whatever this says."""
     backend: str = "loky"
     address: str | None = None
-    """Of an existing cluster; without one dask and ray start their own here."""
+    """Address of an existing cluster; without one dask and ray start their own here."""
 
     def check(self) -> None:
         """Raises InputError for what there is not."""
@@ -125,7 +125,7 @@ class Pool:
 
 
 def end_with(parent: int) -> None:
-    """From now on this process ends when its parent has, however that ended."""
+    """End this process, from now on, when its parent has ended, however that was."""
     Thread(target=_watch, args=(parent,), daemon=True).start()
 
 

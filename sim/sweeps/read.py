@@ -142,7 +142,7 @@ def _picks(
 def _axes(
     base: Base, root: Node, shape: SweepFile, variants: Sequence[str], cases: Sequence[str]
 ) -> tuple[tuple[Axis, ...], list[Problem]]:
-    """What is swept, each key checked against the scenario."""
+    """Return what is swept, each key checked against the scenario."""
     axes: list[Axis] = []
     wrong: list[Problem] = []
     for key, node, values in _swept(root, shape):
@@ -243,7 +243,7 @@ def _trials(plan: Plan) -> Iterator[tuple[str, str, Iterator[tuple[Node, ...]]]]
 
 
 def _reaches(axis: Axis, pick: tuple[str, str]) -> bool:
-    """Whether a run of this variant and case has anything of this key."""
+    """True if a run of this variant and case has anything of this key."""
     part, name = axis.location[:2]
     return part not in ("variants", "cases") or name in pick
 

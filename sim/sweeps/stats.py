@@ -1,4 +1,4 @@
-"""What the table of a sweep allows to say: rates and paired differences, each with an interval.
+"""Statistics of a sweep's table: rates and paired differences, each with an interval.
 
 Two rules hold everywhere. A run in which nothing started from a cached state says nothing about poisoning, so it is
 left out and counted. What changes nothing, seed or point, is one run, not several (:mod:`stateat.sim.sweeps.distinct`).
@@ -34,11 +34,11 @@ PER = {
     "request": ("tainted_requests", "requests"),
     "run": ("poisoned", ""),
 }
-"""What is counted, and out of what; of a run: whether anything was poisoned in it."""
+"""Counts of what is wrong, and out of what; of a run: whether anything was poisoned in it."""
 WRONG = ("poisoned", "poisoned_roots", "wrong_restores", "wrong_reads", "tainted_requests")
 """Metrics of which a run without hits says nothing."""
 BASIS = ("starts", "hit_tokens", "prompt_tokens")
-"""What any comparison needs of a run."""
+"""Columns that any comparison needs of a run."""
 NO_HITS = "no hits: no conclusion"
 NO_RUNS = "every run failed: no conclusion"
 NO_PAIRS = "no pairs: no conclusion"
@@ -49,7 +49,7 @@ FEW_SEEDS = f"fewer than {FEWEST} seeds: no interval over runs"
 FEW_PAIRS = f"fewer than {FEWEST} seeds: no interval"
 ALIKE = "every run gave the same rate: no interval over runs"
 DRAWS = 2000
-"""Of a bootstrap."""
+"""Draws of a bootstrap."""
 _AT_ONCE = 5_000_000
 """Numbers that a bootstrap draws at a time."""
 
@@ -80,7 +80,7 @@ def wilson(successes: int, trials: int, level: float = 0.95) -> tuple[float, flo
 
 
 def rates(frame: pd.DataFrame, by: str | Sequence[str] = "variant", per: str = "claim", level: float = 0.95) -> Any:
-    """How often something was wrong, a row for each group of runs.
+    """Return how often something was wrong, a row for each group of runs.
 
     ``per``: poisoned slots a ``claim``, wrong reads a ``restore`` (whatever started from a cached state), requests on a
     wrong state a ``request``, ``run`` with a poisoned slot. ``low`` and ``high`` are the Wilson interval, ``run_low``

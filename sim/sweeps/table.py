@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from stateat.sim.errors import InputError
 from stateat.sim.files import atomic, check_apart, check_writable, nearby
 from stateat.sim.sweeps.journal import path_of
-from stateat.sim.sweeps.work import COUNTS, TEXTS, Row
+from stateat.sim.sweeps.work import CAME, TEXTS, TIMES, Row
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,7 +24,7 @@ def frame(rows: Iterable[Row], keys: Sequence[str]) -> pd.DataFrame:
     import pandas as pd
 
     ordered = sorted(rows, key=lambda row: int(row["run"]))
-    columns = {name: [row[name] for row in ordered] for name in (*HEAD, *keys, *COUNTS, "error")}
+    columns = {name: [row[name] for row in ordered] for name in (*HEAD, *keys, *CAME, "error")}
     series: dict[str, Any] = {}
     for name, values in columns.items():
         told, kind = _typed(name, values, keys)
@@ -42,7 +42,7 @@ def _typed(name: str, values: list[Any], keys: Sequence[str]) -> tuple[list[Any]
         return values, "str"
     if name == "livelock":
         return values, "boolean"
-    return values, "Float64" if name.startswith("ttft_") else "Int64"
+    return values, "Float64" if name in TIMES else "Int64"
 
 
 def _swept(values: list[Any]) -> tuple[list[Any], str]:
@@ -58,7 +58,7 @@ def _swept(values: list[Any]) -> tuple[list[Any], str]:
 
 
 def outputs(path: Path) -> dict[str, Path]:
-    """What a sweep writes, by the names that messages have for it."""
+    """Return the files that a sweep writes, by the names that messages have for them."""
     return {"--out": path, "the journal of --out": path_of(path)}
 
 

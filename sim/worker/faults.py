@@ -81,7 +81,7 @@ class Memory:
         return whole and not self.by_row and self.strides and self.own_column
 
 
-MEMORIES: dict[str, object] = {
+MEMORIES: dict[str, Memory] = {
     "v2": Memory(),
     "v1": Memory(keeps_accepted=False),
     "unshifted": Memory(shifts_inputs=False),

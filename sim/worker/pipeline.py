@@ -7,6 +7,7 @@ runs at once, and nothing here makes a difference.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -14,7 +15,8 @@ from typing import TYPE_CHECKING
 from stateat.sim.cache.pool import Entry
 
 if TYPE_CHECKING:
-    from stateat.sim.cache.groups import CopyOnWrite, Full
+    from stateat.sim.cache.groups import CopyOnWrite
+    from stateat.sim.cache.ledger import FullBlock
     from stateat.sim.engine.request import Request
     from stateat.sim.worker.worker import Row
 
@@ -30,7 +32,7 @@ class Batch:
     """Copies whose slots stay pinned until it runs."""
     given: list[list[int]] = field(default_factory=list)
     """What attention was given."""
-    full: list[Full] = field(default_factory=list)
+    full: list[FullBlock] = field(default_factory=list)
     """Full blocks that it advertises, where there is a tier to store them in."""
     published: list[tuple[str, Entry]] = field(default_factory=list)
     """Requests, and the hashes that they are to make true in it."""
@@ -46,13 +48,6 @@ class Abort:
     """Whether what they were to make true is withdrawn with them."""
 
 
-ABORTS: dict[str, object] = {
-    "runs-on": Abort(runs_on=True),
-    "dropped": Abort(runs_on=False),
-    "dropped-and-unpublished": Abort(runs_on=False, unpublishes=True),
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Free:
     """When blocks that steps in flight may use go back to the pool."""
@@ -63,14 +58,6 @@ class Free:
     """Whether nobody is preempted whose blocks would have to wait: that frees nothing now (vLLM 0.30)."""
     confirmed: bool = True
     """Whether a state is retired by what has been computed, or by what steps in flight will have computed too."""
-
-
-FREES: dict[str, object] = {
-    "when-run": Free(),
-    "when-run-unguarded": Free(guards=False),
-    "at-once": Free(waits=False),
-    "ahead": Free(confirmed=False),
-}
 
 
 class Pipeline:
@@ -112,10 +99,9 @@ class Pipeline:
                 if row.request is request:
                     row.request, row.void = ghost, True
 
-    def drop(self, request: Request) -> list[Entry]:
-        """Its steps in flight do not run; returns what they were to make true."""
+    def drop(self, request: Request, blocks: Collection[int]) -> list[Entry]:
+        """Its steps in flight do not run, nor are its ``blocks`` given; returns what they were to make true."""
         entries = []
-        blocks = {block for table in request.tables for block in table.blocks}
         for batch in self._batches:
             if any(row.request is request for row in batch.rows):
                 batch.rows = [row for row in batch.rows if row.request is not request]

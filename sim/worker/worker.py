@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stateat.sim.events import Group, Observer
-from stateat.sim.releases.rules import Seed
-from stateat.sim.rules.state_writes import EVERY_BOUNDARY, Kernel, Left, Span
+from stateat.sim.rules.restore_column import RestoreColumn
+from stateat.sim.rules.state_writes import EVERY_BOUNDARY, Left, Span, StateWrites
 from stateat.sim.worker.block_tables import Rows
 from stateat.sim.worker.faults import TAPS, BatchRows, Memory
 
@@ -51,12 +51,12 @@ class Worker:
         self,
         groups: Sequence[Group],
         num_speculative_tokens: int,
-        seed: Seed,
+        seed: RestoreColumn,
         config_block: int,
         memory: Memory,
         observer: Observer,
         export: Export | None = None,
-        kernel: Kernel = EVERY_BOUNDARY,
+        kernel: StateWrites = EVERY_BOUNDARY,
         mamba_chunk_size: int = 0,
         rows: Rows | None = None,
     ) -> None:

@@ -26,7 +26,8 @@ from stateat.sim.conformance.compare import Decisions, compare, run
 from stateat.sim.conformance.recording import Recording, arrivals_of, options_of, read
 from stateat.sim.errors import RefusedError
 from stateat.sim.releases.presets import PRESETS
-from stateat.sim.run.simulate import Make, drive
+from stateat.sim.run.engine import Make
+from stateat.sim.run.simulate import drive
 from stateat.sim.workload import Arrival
 
 pytestmark = pytest.mark.live
@@ -52,7 +53,7 @@ def child(request: pytest.FixtureRequest) -> Iterator[Child]:
 
 
 def on(child: Child) -> Make:
-    return lambda options, rules, observer, seed: LiveScheduler(options, rules, observer, seed, child)
+    return lambda policy, observer, seed: LiveScheduler(policy, observer, seed, child)
 
 
 @pytest.mark.parametrize(("child", "release"), [(r, r) for r in RELEASES], indirect=["child"], ids=RELEASES)

@@ -16,7 +16,8 @@ from stateat.sim.adapters.vllm.process import Child
 from stateat.sim.conformance.compare import Decisions
 from stateat.sim.events import Group
 from stateat.sim.options import Options, Speculative
-from stateat.sim.run.simulate import Make, drive
+from stateat.sim.run.engine import Make
+from stateat.sim.run.simulate import drive
 from stateat.sim.workload import Arrival
 
 pytestmark = pytest.mark.live
@@ -67,7 +68,7 @@ def children() -> Iterator[dict[str, Child]]:
 
 
 def on(child: Child) -> Make:
-    return lambda options, rules, observer, seed: LiveScheduler(options, rules, observer, seed, child)
+    return lambda policy, observer, seed: LiveScheduler(policy, observer, seed, child)
 
 
 @pytest.mark.parametrize("release", RELEASES)

@@ -16,7 +16,7 @@ from stateat.sim.adapters.vllm.engine import LiveScheduler
 from stateat.sim.adapters.vllm.process import Child
 from stateat.sim.releases.departures import departures
 from stateat.sim.releases.presets import PRESETS
-from stateat.sim.run.simulate import Make
+from stateat.sim.run.engine import Make
 
 pytestmark = pytest.mark.live
 
@@ -31,7 +31,7 @@ def children() -> Iterator[dict[str, Child]]:
 
 
 def on(child: Child) -> Make:
-    return lambda options, rules, observer, seed: LiveScheduler(options, rules, observer, seed, child)
+    return lambda policy, observer, seed: LiveScheduler(policy, observer, seed, child)
 
 
 @pytest.mark.parametrize("release", RELEASES)

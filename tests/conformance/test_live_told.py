@@ -19,7 +19,8 @@ from stateat.sim.conformance.compare import Decisions
 from stateat.sim.errors import RefusedError
 from stateat.sim.events import Group, Observer
 from stateat.sim.options import Options, Speculative
-from stateat.sim.run.simulate import Make, drive
+from stateat.sim.run.engine import Make
+from stateat.sim.run.simulate import drive
 from stateat.sim.workload import Arrival
 
 pytestmark = pytest.mark.live
@@ -43,7 +44,7 @@ def of(children: dict[str, Child], release: str) -> Child:
 
 
 def on(child: Child) -> Make:
-    return lambda options, rules, observer, seed: LiveScheduler(options, rules, observer, seed, child)
+    return lambda policy, observer, seed: LiveScheduler(policy, observer, seed, child)
 
 
 def told(child: Child, options: Options, **changed: Any) -> list[str]:

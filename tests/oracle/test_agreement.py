@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stateat.sim.releases.rules import RULES
-from stateat.sim.rules.tail_copy import PARTIAL_HITS
+from stateat.sim.rules.tail_copy import TAIL_COPY
 from stateat.sim.run.simulate import replay
 from stateat.sim.scenario.load import load
 
@@ -20,7 +20,7 @@ engine:
   groups:
     - {{name: attention, kind: full-attention, block_size: 2}}
     - {{name: gdn, kind: recurrent, block_size: 4}}
-  rules: {{partial_hit: {partial_hit}, publish: {publish}}}
+  rules: {{tail_copy: {tail_copy}, publish: {publish}}}
   clock: steps
 workload:
   requests:
@@ -31,17 +31,17 @@ workload:
 
 
 @pytest.mark.parametrize("publish", RULES["publish"])
-@pytest.mark.parametrize("partial_hit", PARTIAL_HITS)
-def test_a_hit_on_what_is_published_is_never_called_unpublished(partial_hit: str, publish: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("tail_copy", TAIL_COPY)
+def test_a_hit_on_what_is_published_is_never_called_unpublished(tail_copy: str, publish: str, tmp_path: Path) -> None:
     path = tmp_path / "followed.yaml"
-    path.write_text(FOLLOWED.format(partial_hit=partial_hit, publish=publish))
+    path.write_text(FOLLOWED.format(tail_copy=tail_copy, publish=publish))
     (outcome,) = replay(load(path)).variants.values()
     assert "I5" not in {finding.invariant for finding in outcome.findings}
 
 
 def test_the_follower_in_place_hits_and_is_clean(tmp_path: Path) -> None:
     path = tmp_path / "followed.yaml"
-    path.write_text(FOLLOWED.format(partial_hit="follower-in-place", publish="at-schedule"))
+    path.write_text(FOLLOWED.format(tail_copy="follower-in-place", publish="at-schedule"))
     (outcome,) = replay(load(path)).variants.values()
     assert outcome.hits["follower"] == 6
     assert outcome.findings == ()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from stateat.oracle.audit import Auditor
 from stateat.oracle.chunks import CAUSES
-from stateat.sim.events import SCHEMA, CopyKind, Finding, Group, Holding, Refusal, Severity, Withdrawal
+from stateat.sim.events import SCHEMA, CopyKind, Finding, Group, Holding, Refusal, Severity, Stop, Withdrawal
 from stateat.sim.scenario.models import FindingModel
 from stateat.sim.tokens import VOCABULARY, Tokens
 
@@ -1140,7 +1140,7 @@ def _words(annotation: Any) -> list[str]:
 
 
 def test_every_word_says_what_it_means() -> None:
-    for enum in (Severity, Holding, Refusal, Withdrawal, CopyKind):
+    for enum in (Severity, Holding, Refusal, Withdrawal, CopyKind, Stop):
         assert all(word.meaning and str(word) == word.value for word in enum)
 
 

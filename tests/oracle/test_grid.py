@@ -9,7 +9,8 @@ from stateat.oracle.grid import disagreements
 from stateat.sim.events import Group
 from stateat.sim.options import Options
 from stateat.sim.releases import presets
-from stateat.sim.run.simulate import drive, options_in_force
+from stateat.sim.releases.policy import Policy
+from stateat.sim.run.simulate import drive
 from stateat.sim.workload import Arrival
 
 ATTENTION = Group("attention", "full-attention", 16)
@@ -28,7 +29,7 @@ def test_what_is_not_said_is_not_asked() -> None:
 
 def test_presets_agree_with_themselves() -> None:
     options = Options((ATTENTION, Group("gdn", "recurrent", 64)))
-    assert not list(disagreements(options.groups, options_in_force(options)))
+    assert not list(disagreements(options.groups, Policy.of(options).in_force()))
 
 
 def test_only_a_cache_makes_it_a_finding() -> None:
@@ -50,12 +51,12 @@ def test_a_group_in_all_mode_sets_no_grid_wherever_it_stands(
     aligned: int, every: int, prompts: list[int], preset: str
 ) -> None:
     """The split is for groups in align mode alone; the order of groups changes nothing that is decided or found."""
-    assume(presets.PRESETS[preset]["kernel"] == "align-and-all")
+    assume(presets.PRESETS[preset]["state_writes"] == "align-and-all")
     states = Group("gdn", "recurrent", aligned), Group("ssd", "recurrent", every, False, "all")
     found = []
     for groups in ((*states, ATTENTION), (*reversed(states), ATTENTION), (ATTENTION, *reversed(states))):
         options = Options(groups, preset=preset, max_num_batched_tokens=64, clock="steps")
-        assert options_in_force(options)["grid"] == aligned
+        assert Policy.of(options).in_force()["grid"] == aligned
         outcome = drive(options, [Arrival(str(i), i, i, ((1, n),), 9) for i, n in enumerate(prompts)])
         found.append((outcome.digest, outcome.chunks, outcome.hits, sorted(f.invariant for f in outcome.findings)))
         assert "I3" not in found[-1][-1]

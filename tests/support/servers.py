@@ -8,12 +8,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from stateat.sim.cache.drafter_drop import GUARDS
+from stateat.sim.cache.drafter_drop import DRAFTER_DROP
 from stateat.sim.conformance.compare import Decisions
 from stateat.sim.events import Group
 from stateat.sim.options import METHODS, Options, Speculative
 from stateat.sim.releases.presets import PRESETS
-from stateat.sim.run.simulate import Make, drive
+from stateat.sim.run.engine import Make
+from stateat.sim.run.simulate import drive
 from stateat.sim.workload import Arrival
 
 UNSAID = frozenset({"preset", "rules", "offload", "decode_context_parallel_size", "max_concurrent_batches"})
@@ -125,7 +126,7 @@ def servers(draw: st.DrawFn, preset: str) -> Server:
             encoder_cache_size=draw(room),
             max_num_encoder_input_tokens=draw(room),
         )
-    if GUARDS[known["drafter_guard"]].ahead(options):
+    if DRAFTER_DROP[known["drafter_drop"]].ahead(options):
         # A server with a connector has no hashes that look ahead.
         arrivals = tuple(replace(a, external=0) for a in arrivals)
     budgets = tuple(draw(st.lists(st.integers(0, options.max_num_batched_tokens), max_size=4)))
@@ -146,9 +147,9 @@ def _speculative(draw: st.DrawFn, known: dict[str, str]) -> Speculative:
         tuple(draw(st.lists(st.integers(0, drafts), min_size=1, max_size=3))),
         # A drafter that looks ahead has no model of its own beside it.
         draft_slots=0 if ahead else draw(st.sampled_from([0, 0, 1, 2])),
-        multi_module=method == "mtp" and known["modules"] == "one-a-draft" and draw(st.booleans()),
-        block_drop=not ahead or known["drafter_guard"] == "drop" or draw(st.booleans()),
-        hash_lookahead=not ahead or known["drafter_guard"] != "look-ahead-hash" or draw(st.booleans()),
+        multi_module=method == "mtp" and known["drafter_modules"] == "one-a-draft" and draw(st.booleans()),
+        block_drop=not ahead or known["drafter_drop"] == "drop" or draw(st.booleans()),
+        hash_lookahead=not ahead or known["drafter_drop"] != "look-ahead-hash" or draw(st.booleans()),
     )
 
 
@@ -164,7 +165,7 @@ def _groups(draw: st.DrawFn, known: dict[str, str], unit: int, speculative: Spec
         size, window = draw(st.sampled_from([unit, unit, wide])), draw(st.integers(2, 3 * wide))
         groups.append(Group(f"window {i}", "full-attention", size, draw(flagged), sliding_window=window))
     # One for all groups: a server has one `--mamba-cache-mode`.
-    mode = draw(st.sampled_from(["align", "align", "all"])) if known["kernel"] == "align-and-all" else "align"
+    mode = draw(st.sampled_from(["align", "align", "all"])) if known["state_writes"] == "align-and-all" else "align"
     for i in range(draw(st.sampled_from([0, 1, 1, 1, 2] if groups else [1, 1, 2]))):
         groups.append(Group(f"states {i}", "recurrent", wide, draw(flagged), mode))
     return groups

@@ -91,7 +91,7 @@ REACH: Mapping[type, Mapping[str, str]] = {
 }
 """Fate of each option and of each property of a request on a live release."""
 
-PHYSICAL = ("grid", "kernel", "seed", "worker")
+PHYSICAL = ("grid", "restore_column", "state_writes", "worker")
 """Rules of the model that runs the release's decisions; all others are the release's own."""
 
 

@@ -21,13 +21,13 @@ from stateat.sim.cache.manager import KVCache
 from stateat.sim.engine.encoder import Encoder
 from stateat.sim.engine.request import Request
 from stateat.sim.engine.sampling import sample
-from stateat.sim.engine.scheduler import Step
 from stateat.sim.engine.sizing import Sizing
+from stateat.sim.engine.step import Step
 from stateat.sim.errors import EngineError, RefusedError
 from stateat.sim.events import Observer
 from stateat.sim.options import Options
-from stateat.sim.releases.rules import Rules
-from stateat.sim.rules.start_column import config_block
+from stateat.sim.releases.policy import Policy
+from stateat.sim.rules.restore_column import config_block
 from stateat.sim.tokens import segment_ids
 from stateat.sim.worker.block_tables import Rows, widths
 from stateat.sim.worker.worker import Row, Worker
@@ -60,13 +60,13 @@ class LiveScheduler:
 
     def __init__(
         self,
-        options: Options,
-        rules: Rules,
+        policy: Policy,
         observer: Observer,
         seed: int,
         child: Child,
     ) -> None:
-        self.options = options
+        self.options, rules = policy.options, policy.rules
+        options = self.options
         self.observer = observer
         self.seed = seed
         self.child = child
@@ -80,17 +80,17 @@ class LiveScheduler:
         self.worker = LiveWorker(
             options.groups,
             self.num_drafts,
-            rules.seed,
-            config_block(rules.seed, options, rules.grid(options)),
+            rules.restore_column,
+            config_block(rules.restore_column, options, policy.grid),
             rules.worker,
             observer,
             None,
-            rules.kernel,
+            rules.state_writes,
             options.mamba_chunk_size,
             Rows(widths(options.groups, options.max_model_len, self.num_drafts), options.max_num_seqs),
         )
-        cache = KVCache(options, rules, lambda *claim: None, lambda *unclaim: None)
-        self.sizing = Sizing(options, rules, cache, Encoder(options, rules.encoder, rules.whole_items))
+        cache = KVCache(options, rules, Observer())
+        self.sizing = Sizing(policy, cache, Encoder(policy))
         """The preset's own: what it calls the end of a chunk."""
         self.preempted_in_vain = 0
         """Preemptions since some request last got further than it had ever been."""
@@ -100,7 +100,7 @@ class LiveScheduler:
     def add(self, arrival: Arrival, time: int) -> None:
         """A request arrives."""
         self._refuse(arrival, f"request {arrival.id}")
-        request = Request(arrival, self.options, self.seed, self.observer)
+        request = Request(arrival, self.options, self.seed)
         self.observer.arrive(
             request.id, request.index, time, arrival.segments, None, request.max_outputs, arrival.encoder
         )

@@ -24,15 +24,20 @@ from stateat.sim.adapters.vllm.engine import LiveScheduler
 from stateat.sim.adapters.vllm.process import Child
 from stateat.sim.errors import EngineError, InputError, RefusedError, StateatError
 from stateat.sim.events import Observer
-from stateat.sim.options import Options
 from stateat.sim.releases import presets
-from stateat.sim.releases.rules import Rules
+from stateat.sim.releases.policy import Policy
 from stateat.sim.scenario.load import Run
 
 CLEAN = {"poisoned": 0}
+<<<<<<< HEAD
 """Expectation of a run on an engine for which the file expects nothing."""
 Make = Callable[[Options, Rules, Observer, int], LiveScheduler]
 """(options, rules in force, observer, seed): a scheduler that has not stepped yet."""
+=======
+"""What is expected of a run on an engine for which the file expects nothing."""
+Make = Callable[[Policy, Observer, int], LiveScheduler]
+"""(policy, observer, seed): a scheduler that has not stepped yet."""
+>>>>>>> main
 
 
 class Fleet:
@@ -143,8 +148,8 @@ class Fleet:
         self.close()
 
     def _make(self, label: str) -> Make:
-        def make(options: Options, rules: Rules, observer: Observer, seed: int) -> LiveScheduler:
-            live = LiveScheduler(options, rules, observer, seed, self._child(label))
+        def make(policy: Policy, observer: Observer, seed: int) -> LiveScheduler:
+            live = LiveScheduler(policy, observer, seed, self._child(label))
             for text in live.warnings:
                 self._say(f"{label}: {text}")
             return live

@@ -9,21 +9,15 @@ from math import isfinite
 from typing import Any
 
 from stateat.sim.events import Finding, Write
-from stateat.sim.report.terminal.text import plain
+from stateat.sim.report.words.failures import plain
 from stateat.sim.run.result import Failure, Outcome, Result, States
+from stateat.sim.scenario.counts import COUNTS
 
-COUNTS = (
-    "wrong_restores", "wrong_reads", "tainted_requests", "not_judged", "null_boundaries", "materialized_boundaries",
-    "deferred", "same_step_refused", "hit_tokens", "resume_hit_tokens", "loaded_tokens", "prefill_tokens",
-    "prompt_tokens", "output_tokens", "requests", "finished", "steps", "chunks", "preempted", "evicted", "claims",
-    "restores", "resets", "rejected", "livelock",
-)  # fmt: skip
-"""Fields of an outcome that are written as they are, in this order."""
 PERCENTILES = ("p50", "p95", "p99")
 
 
 def dumps(results: Result | Sequence[Result]) -> str:
-    """One result as an object, several as a list, each with its ``path``; indented, in a fixed order of keys."""
+    """Return one result as an object, several as a list, each with its ``path``; indented, in a fixed order of keys."""
     tree: Any = to_json(results) if isinstance(results, Result) else _of_files(results)
     return json.dumps(tree, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -59,11 +53,11 @@ def _failure(failure: Failure) -> dict[str, Any]:
 
 
 def _outcome(outcome: Outcome, is_case: bool = False) -> dict[str, Any]:
+    counts = {name: getattr(outcome, name) for name, count in COUNTS.items() if count.in_json}
     tree: dict[str, Any] = {
-        "poisoned": outcome.poisoned,
-        "poisoned_roots": outcome.poisoned_roots,
+        **{name: counts.pop(name) for name in ("poisoned", "poisoned_roots")},
         "findings": [finding_tree(finding) for finding in outcome.findings],
-        **{name: getattr(outcome, name) for name in COUNTS},
+        **{name: count for name, count in counts.items() if name != "violated"},
         "ttft_us": _percentiles(outcome.ttft_us),
         "digest": outcome.digest,
         "ends": {request: list(ends) for request, ends in outcome.ends.items()},
@@ -72,7 +66,7 @@ def _outcome(outcome: Outcome, is_case: bool = False) -> dict[str, Any]:
     }
     if not is_case:
         tree["cases"] = {name: _outcome(case, is_case=True) for name, case in outcome.cases.items()}
-    tree["violated"] = outcome.violated
+    tree["violated"] = counts["violated"]
     if outcome.engine:
         tree["engine"] = outcome.engine
     if outcome.not_asked:
@@ -107,7 +101,7 @@ def finding_tree(finding: Finding) -> dict[str, Any]:
 
 
 def _states(states: States) -> dict[str, Any]:
-    """What the arithmetic of a state family said."""
+    """Return what the arithmetic of a state family said."""
     return {
         **asdict(states.truth),
         "state_bytes": states.state_bytes,
@@ -130,6 +124,6 @@ def _write(write: Write | None) -> dict[str, Any] | None:
 
 
 def _percentiles(values: Mapping[str, float]) -> dict[str, float | None]:
-    """Always the same keys; null where there is no number (JSON has no NaN)."""
+    """Return always the same keys; null where there is no number (JSON has no NaN)."""
     found = {name: values.get(name) for name in PERCENTILES}
     return {name: _number(value) for name, value in found.items()}

@@ -8,15 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from xml.etree import ElementTree as ET
 
-from stateat.sim.events import GRAVE, Finding
-from stateat.sim.report.terminal.text import (
+from stateat.sim.events import GRAVE, Finding, Severity
+from stateat.sim.printable import plural
+from stateat.sim.report.words.failures import case_name, failure_lines, failure_name
+from stateat.sim.report.words.findings import (
     SHOWN_FINDINGS,
-    case_name,
     evidence_lines,
-    failure_lines,
-    failure_name,
     finding_line,
-    plural,
     repeats,
     roots_first,
     summary,
@@ -86,7 +84,7 @@ def _without_result(name: str, path: str, kind: str, message: str) -> ET.Element
 
 
 def _stopped(case: ET.Element, tag: str, kind: str, message: str) -> None:
-    """Why a case has no outcome."""
+    """Say in a case why it has no outcome."""
     first = message.partition("\n")[0]
     about = {"message": _xml(first)} if tag == "skipped" else {"type": kind, "message": _xml(first)}
     ET.SubElement(case, tag, about).text = _xml(message)
@@ -123,7 +121,7 @@ def _suite(name: str, result: Result, seconds: float | None) -> ET.Element:
             ET.SubElement(element, "skipped", message="not compared: what the file expects of it is of something else")
         findings = () if outcome is None or variant not in result.wrong_where_silent else outcome.findings
         kind = "new" if result.baseline else "expectation"
-        _fail(element, failures, [f for f in findings if f.severity in (*GRAVE, "liveness")], kind)
+        _fail(element, failures, [f for f in findings if f.severity in (*GRAVE, Severity.LIVENESS)], kind)
         known_here = [f for f in result.in_baseline if (f.variant, f.case) == (variant, case)]
         if known_here:
             told = [["also in the baseline  " + failure_name(f), *failure_lines(f)] for f in known_here]

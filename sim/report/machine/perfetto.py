@@ -14,7 +14,7 @@ from stateat.sim.run.step_times import StepTimes
 from stateat.sim.tokens import Segments, Spans
 
 STEP_US = 1000
-"""How long a step is drawn under ``clock: steps``, in microseconds."""
+"""Length of a step as it is drawn under ``clock: steps``, in microseconds."""
 ENGINE = 0
 """The thread of what belongs to no request."""
 

@@ -12,7 +12,7 @@ from stateat.sim.report.pictures.style import BLUE, FAINT, INK, ORANGE, POISON, 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from stateat.sim.run.simulate import Drift
+    from stateat.sim.explain.drift import Drift
 
 MAX_PANELS = 6
 COLORS = {"gated-delta": BLUE, "ssd": ORANGE}

@@ -7,28 +7,28 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stateat.sim.events import Finding
+from stateat.sim.events import Finding, Severity, Stop
 from stateat.sim.report.pictures.style import BLUE, FAINT, GREEN, INK, ORANGE, POISON, PURPLE, SKY, YELLOW, fits, plain
 from stateat.sim.report.pictures.timeline import Piece, State, Timeline, Track
-from stateat.sim.report.terminal.text import findings_of
+from stateat.sim.report.words.findings import findings_of
 from stateat.sim.run.result import Outcome
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _STOPS: dict[str, tuple[str, str]] = {
-    "budget": (ORANGE, ""),
-    "threshold": (YELLOW, ""),
-    "block-boundary": (GREEN, ""),
-    "mid-block": (GREEN, "////"),
-    "every-boundary": (GREEN, "...."),
-    "retained": (GREEN, "++"),
-    "last-cache-position": (SKY, ""),
-    "partial-tail": (PURPLE, ""),
-    "junction": (PURPLE, "////"),
-    "prompt-end": (BLUE, ""),
-    "decode": ("#999999", ""),
-    "max-model-len": ("#999999", "////"),
+    Stop.BUDGET: (ORANGE, ""),
+    Stop.THRESHOLD: (YELLOW, ""),
+    Stop.BLOCK_BOUNDARY: (GREEN, ""),
+    Stop.MID_BLOCK: (GREEN, "////"),
+    Stop.EVERY_BOUNDARY: (GREEN, "...."),
+    Stop.RETAINED: (GREEN, "++"),
+    Stop.LAST_CACHE_POSITION: (SKY, ""),
+    Stop.PARTIAL_TAIL: (PURPLE, ""),
+    Stop.JUNCTION: (PURPLE, "////"),
+    Stop.PROMPT_END: (BLUE, ""),
+    Stop.DECODE: ("#999999", ""),
+    Stop.MAX_MODEL_LEN: ("#999999", "////"),
 }
 """Colour and hatch of a rule."""
 _DARK = (GREEN, BLUE)
@@ -40,9 +40,9 @@ _MAX_LABELLED_CHUNKS = 12
 _MAX_ANNOTATED = 3
 _MAX_ARROWS = 60
 _SPARSE = 60
-"""Up to so many bars, edges and arrows are drawn."""
+"""Bars up to which edges and arrows are drawn."""
 _LANE_GAP = 0.30
-"""Of a lane's height."""
+"""Gap between lanes, as a share of a lane's height."""
 
 
 class _Point(NamedTuple):
@@ -52,7 +52,7 @@ class _Point(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """From the timeline's times to the axis."""
+    """Mapping from the timeline's times to the axis."""
 
     factor: float
     label: str
@@ -67,7 +67,7 @@ class Scale:
 
 
 class _Picture:
-    """What both styles share: times, and where claims and restores lie."""
+    """Base of both styles: times, and where claims and restores lie."""
 
     def __init__(self, timeline: Timeline, poison: Sequence[Finding], ax: Axes, scale: Scale) -> None:
         self.timeline, self.poison, self.ax, self.scale = timeline, poison, ax, scale
@@ -142,7 +142,7 @@ class Lanes(_Picture):
         ax.set_ylabel("token offset (tokens)", fontsize=8.5)
 
     def _cached(self, track: Track) -> None:
-        """What a request did not compute, because it started from a hit."""
+        """Draw what a request did not compute, because it started from a hit."""
         for step, hit, _ in track.admits:
             if hit:
                 x, y = self.begin(step), self.y(track.request, 0)
@@ -194,7 +194,7 @@ class Lanes(_Picture):
             self.ax.plot([x], [self.y(track.request, 0)], marker="v", color="black", markersize=6, zorder=5)
 
     def _fits(self, label: str, width: float) -> bool:
-        """Whether the label's lines fit in this much of the time axis."""
+        """True if the label's lines fit in this much of the time axis."""
         return fits(self.ax, label, width / (self.span_of_axis or 1))
 
     def _claim(self, finding: Finding, annotated: bool) -> None:
@@ -241,7 +241,7 @@ class Lanes(_Picture):
         note.set_in_layout(False)
 
     def _is_busy(self, finding: Finding, begin: float, finish: float = inf) -> bool:
-        """Whether the request computes tokens past the claimed offset in this time."""
+        """True if the request computes tokens past the claimed offset in this time."""
         spans = [(self.span(piece), piece) for piece in self.timeline.tracks[finding.request].chunks]
         return any(begin <= left and right <= finish and p.end > (finding.claimed or 0) for (left, right), p in spans)
 
@@ -336,7 +336,7 @@ def style_of(stop: str) -> tuple[str, str]:
 
 
 def poison_of(outcome: Outcome) -> list[Finding]:
-    return [f for _, f in findings_of(outcome) if f.severity == "poison" and f.claimed is not None]
+    return [f for _, f in findings_of(outcome) if f.severity == Severity.POISON and f.claimed is not None]
 
 
 def _merged(chunks: Sequence[Piece]) -> Iterator[Piece]:

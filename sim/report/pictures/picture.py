@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from stateat.sim.errors import InputError
 from stateat.sim.events import Finding
+from stateat.sim.printable import plural
 from stateat.sim.report.pictures.lanes import Bars, Lanes, Scale, lane_height, last_time, poison_of, stops_of, style_of
 from stateat.sim.report.pictures.style import INK, POISON, canvas, check_suffix, frame, plain, save
 from stateat.sim.report.pictures.timeline import Timeline
-from stateat.sim.report.terminal.text import plural, wrongs
 from stateat.sim.run.result import Outcome
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FEW = 4
-"""Up to so many requests are drawn as lanes."""
+"""Requests that are drawn as lanes, at most."""
 MAX_PANELS = 12
 """A picture holds so many runs: the first ones, and its title says so."""
 
@@ -69,7 +69,7 @@ def _figure(panels: Sequence[tuple[str, Timeline, Outcome]], title: str) -> Figu
 
 
 def plot_timeline(timeline: Timeline, poison: Sequence[Finding], ax: Axes) -> None:
-    """One run and its wrong claims on one axis, with its own legend."""
+    """Draw a run and its wrong claims on one axis, with its own legend."""
     _plot(timeline, poison, ax, Scale.of([timeline]), lane_height(timeline))
     _limit([ax], [timeline], Scale.of([timeline]))
     handles = _handles([timeline], poison)
@@ -107,7 +107,7 @@ def _plot(timeline: Timeline, poison: Sequence[Finding], ax: Axes, scale: Scale,
 def _verdict(outcome: Outcome) -> str:
     if outcome.poisoned:
         return f"{outcome.poisoned:,} poisoned ({plural(outcome.poisoned_roots, 'root')})"
-    if wrong := wrongs(outcome):
+    if wrong := outcome.wrongs:
         return ", ".join(plural(count, noun) for noun, count in wrong.items())
     if outcome.livelock:
         return "livelock"
@@ -115,7 +115,7 @@ def _verdict(outcome: Outcome) -> str:
 
 
 def _verdict_color(outcome: Outcome) -> str:
-    return POISON if wrongs(outcome) else INK
+    return POISON if outcome.wrongs else INK
 
 
 def _handles(timelines: Sequence[Timeline], findings: Sequence[Finding]) -> list[Any]:

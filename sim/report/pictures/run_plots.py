@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stateat.sim.errors import InputError
-from stateat.sim.events import Finding
+from stateat.sim.events import Finding, Severity
 from stateat.sim.report.pictures.picture import plot_timeline
 from stateat.sim.report.pictures.style import (
     INK,
@@ -39,7 +39,7 @@ def timeline(chunks: DataFrame, ax: Axes, findings: Sequence[Finding] = (), bloc
     """
     _one_run(chunks)
     drawn = from_chunks(chunks, block)
-    poison = [finding for finding in findings if finding.severity == "poison" and finding.claimed is not None]
+    poison = [finding for finding in findings if finding.severity == Severity.POISON and finding.claimed is not None]
     for finding in poison:
         for track in filter(None, map(drawn.tracks.get, finding.readers)):
             first = track.chunks[0]
@@ -60,7 +60,7 @@ def _poison(findings: DataFrame) -> DataFrame:
 
 
 def slot_life(claims: DataFrame, ax: Axes, findings: DataFrame | None = None, last_step: int = 0) -> None:
-    """What each slot was advertised as, from step to step: a bar for each claim, hatched where it is wrong.
+    """Draw what each slot was advertised as, from step to step: a bar for each claim, hatched where it is wrong.
 
     A bar says who claimed which state; what ended it stands behind it, and an arrow stands for a claim that nothing
     ended. With ``findings``, a wrong one says what its slot holds; ``last_step``: when the run ended, by default with
@@ -148,7 +148,7 @@ def _legend_of_claims(ax: Axes, claims: DataFrame) -> None:
 
 
 def blast_radius(findings: DataFrame, ax: Axes, end_us: int | None = None, requests: DataFrame | None = None) -> None:
-    """How one root cause spreads: wrong slots and roots among them, over time.
+    """Draw how one root cause spreads: wrong slots and roots among them, over time.
 
     ``end_us``: when the run ended, by default the last finding. With the run's ``requests`` also those that read a
     wrong state, each once, when it first did.

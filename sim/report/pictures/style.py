@@ -1,4 +1,4 @@
-"""How pictures look: colours that colour-blind eyes can tell apart, plain frames, and files that repeat."""
+"""Style of pictures: colours that colour-blind eyes can tell apart, plain frames, and files that repeat."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ FAINT = "#BBBBBB"
 SIZE = 9.5
 """Points of a label that can be read at 800 pixels for 8 inches."""
 _CHARACTER_IN = 0.05 / 7
-"""How wide a character of a label is, in inches of an axis before its layout (which widens it by a tenth) a point."""
+"""Width of a label's character, in inches of an axis before its layout (which widens it by a tenth) a point."""
 
 LEGEND_COLUMNS = 3
 _X_LABEL_IN = 0.53
-"""How much ticks and label of x take below an axis, in inches."""
+"""Room that ticks and label of x take below an axis, in inches."""
 
 SUFFIXES = (".png", ".svg", ".pdf")
 
@@ -76,7 +76,7 @@ def frame(ax: Axes, x: str, y: str, size: float = 8.5) -> None:
 
 
 def fits(ax: Axes, label: str, share: float, size: float = 7) -> bool:
-    """Whether the label's lines, in so many points, fit in this share of the axis's width."""
+    """True if the label's lines, in so many points, fit in this share of the axis's width."""
     figure = ax.get_figure(root=True)
     inches = ax.get_position().width * (figure.get_figwidth() if figure else 0)
     return max(map(len, label.split("\n"))) * _CHARACTER_IN * size <= share * inches
@@ -105,7 +105,7 @@ def whole_ticks(ax: Axes, which: str) -> None:
 
 
 def say(ax: Axes, text: str) -> None:
-    """In the middle of an axis that has nothing else to show."""
+    """Write a text in the middle of an axis that has nothing else to show."""
     ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", fontsize=SIZE + 1, color=INK)
 
 

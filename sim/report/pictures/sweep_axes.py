@@ -1,4 +1,4 @@
-"""What the pictures of a sweep share: which runs they show, how series look, and where values of a key stand."""
+"""Axes that the pictures of a sweep share: which runs they show, how series look, and where values of a key stand."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def groups(runs: DataFrame, key: str) -> Iterator[tuple[Any, DataFrame]]:
 
 
 def places_of(column: Any) -> tuple[dict[Any, float], list[str]]:
-    """Where each value of x stands; with names, where they are not all numbers."""
+    """Return where each value of x stands; with names, where they are not all numbers."""
     values = sorted(set(column), key=order)
     if all(_is_number(value) for value in values):
         return {value: float(value) for value in values}, []

@@ -54,20 +54,20 @@ _LABELS = {
     "deferred": "deferrals (a run)",
     "steps": "engine steps (a run)",
 }
-"""What a measure is called, with its unit (that of a time goes by the clock): a rate per claim and so on, or a column;
+"""Names of measures, each with its unit (that of a time goes by the clock): a rate per claim and so on, or a column;
 others have their own name."""
 assert set(PER) <= set(_LABELS)
 
 
 def _label(runs: DataFrame, what: str) -> str:
-    """What an axis says of a measure."""
+    """Return what an axis says of a measure."""
     if not what.endswith("_us"):
         return _LABELS.get(what, what)
     return f"{_LABELS.get(what, what.removesuffix('_us'))} ({'ms' if _scale(runs, what) < 1 else 'engine steps'})"
 
 
 def _scale(runs: DataFrame, what: str) -> float:
-    """By what a column's numbers are multiplied for their label."""
+    """Return what a column's numbers are multiplied by for their label."""
     if not what.endswith("_us"):
         return 100 if what == "hit_rate" else 1
     clocks = set(runs["clock"].dropna()) if "clock" in runs else set()
@@ -283,7 +283,7 @@ def check_picture(plan: Plan, path: str | Path) -> None:
 
 
 def sweep_picture(sweep: DataFrame, path: str | Path) -> None:
-    """What a sweep's table calls for: rate and hit rate against one swept key, or a heat map over two, as a file."""
+    """Draw what a sweep's table calls for: rate and hit rate against a swept key, or a heat map over two, as a file."""
     check_suffix(path)
     keys = [key for key in swept(sweep) if sweep[key].nunique(dropna=False) > 1]
     if len(keys) == 1:

@@ -1,4 +1,4 @@
-"""What a picture of a run needs, collected from its events."""
+"""Timeline of a run, collected from its events for pictures."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class State:
 
 @dataclass(slots=True)
 class Track:
-    """One request."""
+    """A request."""
 
     request: str
     time_us: int
@@ -78,13 +78,13 @@ class Timeline(Observer):
         self.omitted = 0
         self.groups: tuple[Group, ...] = ()
         self.tracks: dict[str, Track] = {}
-        """In the order of arrival."""
+        """Requests in the order of arrival."""
         self.steps = StepTimes()
         self._live: dict[tuple[int, int, bytes], tuple[Track, State]] = {}
 
     @property
     def note(self) -> str:
-        """What is not in the picture; '' if all is."""
+        """Note of what is not in the picture; '' if all is."""
         if not self.omitted:
             return ""
         return f"the first {len(self.tracks):,} of {len(self.tracks) + self.omitted:,} requests"

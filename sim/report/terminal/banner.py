@@ -1,4 +1,4 @@
-"""What is said of a run before it starts."""
+"""Banner of a run, told before it starts."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from stateat.sim.explain.shortest import shortest_repeat
 from stateat.sim.options import Options
-from stateat.sim.printable import one_line
-from stateat.sim.report.terminal.text import plural
+from stateat.sim.printable import one_line, plural
 
 SEPARATOR = " · "
 
@@ -67,9 +66,9 @@ def _room(options: Options, pinned: Mapping[str, tuple[str, int]]) -> int:
 
 def grid(options: Options) -> int:
     """The block size that the split aligns to, by the rule in force (tokens)."""
-    from stateat.sim.releases.rules import resolve
+    from stateat.sim.releases.policy import Policy
 
-    return resolve(_table(options)).grid(options)
+    return Policy.of(options).grid
 
 
 def _table(options: Options) -> dict[str, str]:
@@ -91,8 +90,8 @@ def _minimum(options: Options) -> str:
 
 
 def _pinned(options: Options) -> dict[str, tuple[str, int]]:
-    """By group what a request holds of it, where that is no block for each of its tokens: how many blocks, and a word
-    before the number where that is the most."""
+    """Return by group what a request holds of it, where that is no block for each of its tokens: how many blocks, and a
+    word before the number where that is the most."""
     drafts, step = options.speculative.num_speculative_tokens, options.max_num_batched_tokens
     pinned: dict[str, tuple[str, int]] = {}
     for group in options.groups:

@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from stateat.sim.printable import one_line
-from stateat.sim.report.terminal.text import plural
+from stateat.sim.printable import one_line, plural
 from stateat.sim.scenario.catalog import Entry, by_folder
 from stateat.sim.scenario.shipped import shown
 
@@ -22,7 +21,7 @@ FOLDERS = {
     "load": "Many requests at once.",
     "limits": "Bad input: each file must be refused, with a message that holds the text beside it.",
 }
-"""What a folder of scenarios is for."""
+"""Purpose of each folder of scenarios."""
 
 HEAD = """\
 # Scenarios
@@ -105,7 +104,7 @@ def _link(entry: Entry, root: Path) -> str:
 
 
 def _cell(text: str) -> str:
-    """Nothing in it ends the cell, or becomes a tag, an emphasis or a link."""
+    """Return the text so that nothing in it ends the cell, or becomes a tag, an emphasis or a link."""
     plain = one_line(text)
     for mark in "\\|<>*_[]`":
         plain = plain.replace(mark, f"\\{mark}")

@@ -13,8 +13,7 @@ from rich.text import Text
 from stateat.sim.conformance.compare import Conformance, Decisions, Divergence
 from stateat.sim.conformance.recording import Recording
 from stateat.sim.errors import InputError
-from stateat.sim.printable import one_line
-from stateat.sim.report.terminal.text import plural
+from stateat.sim.printable import one_line, plural
 
 MARKS = {
     "equal": ("=", "green"),
@@ -76,7 +75,7 @@ def _print_divergence(result: Conformance, first: Divergence, console: Console) 
 
 
 def print_step(recording: Recording, ours: Decisions, step: int, console: Console) -> None:
-    """One step of both sides, with the rule that ended each of our chunks."""
+    """Print one step of both sides, with the rule that ended each of our chunks."""
     recorded = next((s for s in recording.result["steps"] if s["n"] == step), None)
     theirs = {row[0]: row[1:] for row in recorded["scheduled"]} if recorded else {}
     own = ours.scheduled.get(step, {})

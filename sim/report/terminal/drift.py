@@ -1,4 +1,4 @@
-"""What a poisoned restore does to an output, as a table and as data."""
+"""Drift of an output after a poisoned restore, as a table and as data."""
 
 from __future__ import annotations
 
@@ -11,21 +11,20 @@ from rich.table import Table
 from rich.text import Text
 
 from stateat.sim.explain.explanation import Subject
-from stateat.sim.printable import one_line
+from stateat.sim.printable import one_line, plural
 from stateat.sim.report.terminal.lines import print_trimmed
-from stateat.sim.report.terminal.text import plural
 
 if TYPE_CHECKING:
-    from stateat.sim.run.simulate import Drift, Token
+    from stateat.sim.explain.drift import Drift, Token
 
 FIRST = 4
-"""So many tokens are always shown."""
+"""Tokens that are always shown."""
 SHOWN = 12
-"""And so many, at most, that differ."""
+"""Tokens that differ and are shown, at most."""
 
 
 def heading(subject: Subject) -> str:
-    """Who is continued, from where."""
+    """Return who is continued, from where."""
     restored = f"restored at {subject.offset:,} of {plural(subject.prompt.size, 'prompt token')}"
     if subject.hypothetical:
         return one_line(f"drift: a request that sends {subject.request}'s prompt again, {restored}")
@@ -33,7 +32,7 @@ def heading(subject: Subject) -> str:
 
 
 def too_long(subject: Subject, longest: int) -> str:
-    """Why there is no drift."""
+    """Return why there is no drift."""
     return one_line(
         f"drift: not computed: {subject.request} has {subject.prompt.size:,} prompt tokens, "
         f"the model here reads at most {longest:,}"
@@ -101,7 +100,7 @@ def number(value: float) -> str:
 
 
 def summary(drift: Drift) -> Iterator[str]:
-    """What the continuations come to."""
+    """Return what the continuations come to."""
     count = len(drift.tokens)
     swapped = sum(token.differs for token in drift.tokens)
     yield f"on the same text greedy decoding picks another token in {swapped} of {count} places"

@@ -9,33 +9,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from stateat.sim.events import NULL
+from stateat.sim.events import NULL, CopyKind, Stop
 from stateat.sim.explain.explanation import TORN, Chunk, Claim, Coverage, Piece, Reader, Span, Story
-from stateat.sim.printable import one_line
+from stateat.sim.printable import one_line, plural
 from stateat.sim.report.machine.json import finding_tree
 from stateat.sim.report.terminal.lines import print_trimmed
-from stateat.sim.report.terminal.text import READS, SHOWN_READERS, WRITES, finding_line, plural
+from stateat.sim.report.words.findings import SHOWN_READERS, WRITES, finding_line
+from stateat.sim.run.result import READS
 
-STOPS = {
-    "block-boundary": "rounded down to the grid",
-    "mid-block": "the end of the block that it started inside",
-    "every-boundary": "the next block boundary",
-    "retained": "the next boundary that retention keeps",
-    "last-cache-position": "the last end that the cache could use again",
-    "partial-tail": "the prompt's end in hash units",
-    "replay-boundary": "where the same prompt, sent again, can start at most",
-    "snapshot-point": "where the client asks for a state",
-    "junction": "where another prompt with this prefix goes on differently",
-    "checkpoint": "a chunk that exports a checkpoint on its way",
-    "look-ahead": "what a look-ahead drafter holds back",
-    "encoder": "an image or the like behind it could not be encoded yet",
-    "threshold": "the long-prefill threshold",
-    "max-model-len": "the model's length",
-    "prompt-end": "the end of the prompt",
-    "decode": "a decode step",
-    "split": "a rule of yours",
-}
-"""Why a chunk ended, by the stop's name; ``budget`` is told with its numbers."""
+STOPS = {stop.value: stop.meaning for stop in Stop}
+"""Reasons why a chunk ended, by the stop's name; ``budget`` is told with its numbers."""
 SHOWN_SPANS = 3
 
 
@@ -77,11 +60,11 @@ def _write(story: Story, block: int) -> str:
     write, left = finding.write, _left(chunk, story.held)
     if story.loaded is not None:
         return f"{text}. The tier kept its state@{left}, and brought it into the slot in step {story.loaded}"
-    if write is not None and write.kind in ("cow", "pre", "post"):
+    if write is not None and write.kind in tuple(CopyKind):
         return f"{text}. Its state@{left} came into the slot in step {write.step}: {WRITES[write.kind]}"
     if write is not None and write.kind == "load":
         return f"{text}. Its state@{left} was stored in the tier, and loaded into the slot in step {write.step}"
-    off_grid = block and left % block and chunk.stop != "decode"
+    off_grid = block and left % block and chunk.stop != Stop.DECODE
     return f"{text}. It left state@{left}" + (
         f", and {left:,} is no multiple of the block, {block:,}" if off_grid else ""
     )
@@ -103,7 +86,7 @@ def _chunk(chunk: Chunk, story: Story) -> str:
 
 
 def _ended(chunk: Chunk) -> str:
-    if chunk.stop == "budget":
+    if chunk.stop == Stop.BUDGET:
         others = f"{chunk.others:,} of them went to others" if chunk.others else "and no one else had any"
         return f"ended by `budget`: the step had {plural(chunk.budget, 'token')}, {others}"
     why = STOPS.get(chunk.stop)
@@ -235,7 +218,7 @@ def _chunk_tree(chunk: Chunk) -> dict[str, Any]:
 
 
 def _read_by(story: Story) -> Sequence[Reader]:
-    """Who started from it; of a read that is wrong by itself the request that made it."""
+    """Return who started from it; of a read that is wrong by itself the request that made it."""
     finding = story.finding
     if story.readers or finding.invariant not in READS:
         return story.readers

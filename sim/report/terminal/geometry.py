@@ -11,9 +11,8 @@ from rich.text import Text
 
 from stateat.sim.geometry.capacity import tokens_of
 from stateat.sim.geometry.derive import Geometry
-from stateat.sim.printable import one_line
+from stateat.sim.printable import one_line, plural
 from stateat.sim.report.terminal.lines import print_trimmed
-from stateat.sim.report.terminal.text import plural
 
 
 def to_json(geometry: Geometry, shortest: int | None, hash_unit: int, warnings: Sequence[str]) -> dict[str, Any]:

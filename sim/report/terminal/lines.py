@@ -1,4 +1,4 @@
-"""How lines get to a terminal or a pipe."""
+"""Lines on their way to a terminal or a pipe."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stateat.sim.printable import printable
 
 
 def say(console: Console, text: Text) -> None:
-    """One line, whatever the width: a terminal folds it, a pipe keeps it whole."""
+    """Print one line, whatever the width: a terminal folds it, a pipe keeps it whole."""
     console.print(text, soft_wrap=True)
 
 
@@ -26,7 +26,7 @@ def print_trimmed(table: RenderableType, console: Console) -> None:
 
 
 class Printable(RenderHook):
-    """Of all that a console prints, the text is made printable; colours and the cursor are rich's own."""
+    """Make printable the text of all that a console prints; colours and the cursor are rich's own."""
 
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
         return [_Printed(renderable) for renderable in renderables]

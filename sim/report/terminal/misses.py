@@ -8,38 +8,37 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from stateat.sim.explain.misses import Had, Miss
-from stateat.sim.printable import one_line
+from stateat.sim.explain.misses import GroupCoverage, Miss
+from stateat.sim.printable import one_line, plural
 from stateat.sim.report.terminal.lines import say
-from stateat.sim.report.terminal.text import plural
 
 
 def print_heading(name: str, found: Sequence[Miss], console: Console) -> None:
-    """How many requests of a run hit nothing."""
+    """Print how many requests of a run hit nothing."""
     console.print()
     text = f"{name}: {plural(len(found), 'request')} hit nothing although an earlier request begins alike"
     say(console, Text(one_line(text), style="bold"))
 
 
 def print_miss(miss: Miss, console: Console) -> None:
-    """One of them, in a sentence."""
+    """Print one of them, in a sentence."""
     say(console, Text(f"  {one_line(sentence(miss))}"))
 
 
 def print_more(count: int, console: Console) -> None:
-    """How many are not told."""
+    """Print how many are not told."""
     if count > 0:
         say(console, Text(f"  … and {count:,} more"))
 
 
 def sentence(miss: Miss) -> str:
-    """Who, what is shared, and why nothing of it was there."""
+    """Return who it is, what is shared, and why nothing of it was there."""
     head = f"{miss.request} (step {miss.step}) shares {plural(miss.shared, 'token')} with {miss.earlier}"
     return f"{head}: {'; '.join(reasons(miss))}"
 
 
 def reasons(miss: Miss) -> Iterator[str]:
-    """Why, group by group: those that had nothing, those of which a drafter left nothing, or that they disagree."""
+    """Return why, by group: those that had nothing, those of which a drafter left nothing, or that they disagree."""
     bare = [had for had in miss.groups if not had.longest]
     for had in bare:
         yield _bare(had, miss)
@@ -52,8 +51,8 @@ def reasons(miss: Miss) -> Iterator[str]:
         yield "there is " + ", ".join(f"{had.left:,} of {had.group}" for had in others)
 
 
-def _bare(had: Had, miss: Miss) -> str:
-    """Why a group had nothing at all."""
+def _bare(had: GroupCoverage, miss: Miss) -> str:
+    """Return why a group had nothing at all."""
     if not had.boundaries:
         return f"no boundary of {had.group} ({had.block:,}) lies within the {miss.reach:,} that a hit may have"
     if not had.recurrent:
@@ -64,7 +63,7 @@ def _bare(had: Had, miss: Miss) -> str:
     return f"no state of {had.group} in it can be hit any more, or yet ({null}, the rest was published)"
 
 
-def _length(had: Had) -> str:
+def _length(had: GroupCoverage) -> str:
     return f"{had.group} {had.left:,}" + (f" of {had.longest:,}, after the drop" if had.left < had.longest else "")
 
 

@@ -1,4 +1,4 @@
-"""How far a run is, on stderr: at once, seldom, and at no cost to the run."""
+"""Progress of a run, on stderr: at once, seldom, and at no cost to the run."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bars
 from rich.text import Text
 
-from stateat.sim.printable import one_line
-from stateat.sim.report.terminal.text import plural
+from stateat.sim.printable import one_line, plural
 
 T = TypeVar("T")
 REFRESH_S = 0.1
@@ -69,7 +68,7 @@ class Progress:
             self._live = None
 
     def update(self, done: int, total: int | None, step: int, time_us: int, poisoned: int) -> None:
-        """So many of the requests are done, in this step; returns at once when it was called just before."""
+        """Tell that so many of the requests are done, in this step; returns at once when it was called just before."""
         now = self._now()
         if now < self._next:
             return
@@ -77,7 +76,7 @@ class Progress:
         self._show(self._text(done, total, step, time_us, poisoned, now - self._start))
 
     def measure(self, absorbed: int, wanted: int) -> None:
-        """So many tokens, of those that are known to be needed, were absorbed by states in numbers."""
+        """Tell that so many tokens, of those that are known to be needed, were absorbed by states in numbers."""
         now = self._now()
         if now < self._next:
             return
@@ -85,7 +84,7 @@ class Progress:
         self._show(f"{self._label}: computing states · {absorbed:,}/{wanted:,} tokens")
 
     def count(self, done: int, total: int, unit: str) -> None:
-        """So many of these are done."""
+        """Tell that so many of these are done."""
         now = self._now()
         if now < self._next:
             return
@@ -135,7 +134,7 @@ class RunProgress(Progress):
         self._failed = 0
 
     def told(self, done: int, total: int, row: Mapping[str, object] | None) -> None:
-        """So many runs are done, this one last."""
+        """Tell that so many runs are done, this one last."""
         self.done = done
         if row is None:
             self._before = done

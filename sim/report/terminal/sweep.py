@@ -1,4 +1,4 @@
-"""What a sweep came to: a line for each point and variant, and the same as JSON."""
+"""Results of a sweep: a line for each point and variant, and the same as JSON."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from stateat.sim.printable import one_line
-from stateat.sim.report.terminal.text import plural
+from stateat.sim.printable import one_line, plural
 from stateat.sim.sweeps.stats import NO_HITS, PER, paired, rates
 
 if TYPE_CHECKING:
@@ -30,11 +29,11 @@ WIDTH = 1000
 
 
 COSTS = ("hit_rate", "ttft_p50_us", "steps", "deferred")
-"""What variants are compared in, over all points and seeds."""
+"""Columns that variants are compared in, over all points and seeds."""
 
 
 def print_sweep(plan: Plan, table: pd.DataFrame, console: Console) -> None:
-    """For each point and variant: poisoned claims with the Wilson interval and that over runs, requests on a wrong
+    """Print for each point and variant poisoned claims with the Wilson interval and that over runs, requests on a wrong
     state, the hit rate; then what each variant costs against the first."""
     title = " — ".join(one_line(part) for part in (plan.name, plan.title) if part)
     console.print(Text(title, style="bold"), soft_wrap=True)
@@ -67,7 +66,7 @@ def print_sweep(plan: Plan, table: pd.DataFrame, console: Console) -> None:
 
 
 def short(keys: Sequence[str]) -> list[str]:
-    """As much of each key's end as tells it from the others."""
+    """Return as much of each key's end as tells it from the others."""
     parts = [key.split(".") for key in keys]
     sizes = [
         next(

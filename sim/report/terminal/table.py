@@ -9,22 +9,22 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from stateat.sim.events import Finding
-from stateat.sim.printable import one_line
+from stateat.sim.events import Finding, Severity
+from stateat.sim.printable import one_line, plural
 from stateat.sim.report.terminal.lines import say
-from stateat.sim.report.terminal.text import (
+from stateat.sim.report.terminal.verdict import print_verdict
+from stateat.sim.report.words.failures import case_name
+from stateat.sim.report.words.findings import (
     SHOWN_FINDINGS,
-    case_name,
     evidence_lines,
     finding_line,
     findings_of,
-    plural,
     repeats,
     roots_first,
     summary,
 )
-from stateat.sim.report.terminal.verdict import print_verdict
 from stateat.sim.run.result import Outcome, Result, States
+from stateat.sim.scenario.counts import COUNTS
 from stateat.sim.scenario.truth import SEVERAL
 
 Row = tuple[str, Callable[[Outcome], str]]
@@ -106,35 +106,25 @@ def _fitting(widths: Sequence[int], room: int) -> Iterator[list[int]]:
 
 def _rows(result: Result, verbose: bool) -> list[Row]:
     unit = "steps" if result.clock == "steps" else "ms"
-    loaded: list[Row] = []
-    if any(outcome.loaded_tokens for outcome in result.variants.values()):
-        loaded = [("loaded tokens", lambda o: f"{o.loaded_tokens:,}")]
-    rejected: list[Row] = []
-    if any(outcome.rejected for outcome in result.variants.values()):
-        rejected = [("rejected", lambda o: f"{o.rejected:,}")]
-    not_judged: list[Row] = []
-    if any(outcome.not_judged for outcome in result.variants.values()):
-        not_judged = [("not judged", lambda o: f"{o.not_judged:,}")]
+    plain = {name: _plain(name) for name, count in COUNTS.items() if count.heading and _worth_a_row(name, result)}
+
+    def named(*names: str) -> list[Row]:
+        return [plain.pop(name) for name in names if name in plain]
+
     rows: list[Row] = [
         ("preset", lambda o: one_line(o.preset) or "-"),
         *_overrides(result),
         ("requests", lambda o: _of(o.finished, o.requests, "finished")),
-        ("steps", lambda o: f"{o.steps:,}"),
-        ("chunks", lambda o: f"{o.chunks:,}"),
+        *named("steps", "chunks"),
         ("poisoned", poisoned_text),
-        ("wrong restores", lambda o: f"{o.wrong_restores:,}"),
+        *named("wrong_restores"),
         ("requests on a wrong state", lambda o: _share(o.tainted_requests, o.requests)),
-        *not_judged,
+        *named("not_judged"),
         ("hit rate", lambda o: _percent(o.hit_tokens, o.prompt_tokens)),
-        *loaded,
-        ("deferred", lambda o: f"{o.deferred:,}"),
-        ("same-step refused", lambda o: f"{o.same_step_refused:,}"),
-        ("null boundaries", lambda o: f"{o.null_boundaries:,}"),
-        ("materialized boundaries", lambda o: f"{o.materialized_boundaries:,}"),
-        ("preempted", lambda o: f"{o.preempted:,}"),
-        ("evicted", lambda o: f"{o.evicted:,}"),
+        *named("loaded_tokens", "deferred", "same_step_refused", "null_boundaries", "materialized_boundaries"),
+        *named("preempted", "evicted"),
         *((f"TTFT {name} ({unit})", _ttft(name, result.clock)) for name in ("p50", "p95", "p99")),
-        *rejected,
+        *named(*plain),
         ("livelock", lambda o: "yes" if o.livelock else "no"),
     ]
     if any(outcome.states for outcome in result.variants.values()):
@@ -156,6 +146,15 @@ def _rows(result: Result, verbose: bool) -> list[Row]:
     if verbose:
         rows += [(f"poisoned in {one_line(name)}"[:40], _poisoned_in(name)) for name in names]
     return rows
+
+
+def _worth_a_row(name: str, result: Result) -> bool:
+    """True of a count that is shown always, or that some variant has."""
+    return not COUNTS[name].rare or any(getattr(outcome, name) for outcome in result.variants.values())
+
+
+def _plain(name: str) -> Row:
+    return COUNTS[name].heading, lambda outcome: f"{getattr(outcome, name):,}"
 
 
 def _overrides(result: Result) -> list[Row]:
@@ -203,7 +202,7 @@ def _noise(outcome: Outcome) -> str:
 
 
 def _wrong(outcome: Outcome) -> str:
-    """How many, and how far off the nearest of them is."""
+    """Return how many slots are wrong, and how far off the nearest of them is."""
     states = outcome.states
     if states is None:
         return "-"
@@ -264,7 +263,7 @@ def _print_findings(variant: str, outcome: Outcome, console: Console, verbose: b
 
 
 def _print_finding(finding: Finding, again: Sequence[Finding], console: Console, causes: set[int | None]) -> None:
-    style = "red" if finding.severity == "poison" and finding.root is None else ""
+    style = "red" if finding.severity == Severity.POISON and finding.root is None else ""
     numbers = ", ".join(f"#{same.id}" for same in (finding, *again) if same.id in causes)
     say(console, Text(f"  {finding_line(finding, again)}{f'  ({numbers})' if numbers else ''}", style=style))
     for line in evidence_lines(finding):

@@ -1,29 +1,21 @@
-"""Whether a scenario came to what it expects, and what there is to expect where it did not."""
+"""Verdict on a scenario: does it come to what it expects, and what is there to expect where it does not."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from enum import StrEnum
 from math import inf
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console
 from rich.text import Text
 
-from stateat.sim.events import Finding
-from stateat.sim.printable import few, one_line, short
+from stateat.sim.events import Finding, Severity
+from stateat.sim.printable import few, one_line, plural, short
 from stateat.sim.report.terminal.lines import say
-from stateat.sim.report.terminal.text import (
-    case_name,
-    failure_lines,
-    failure_name,
-    finding_line,
-    findings_of,
-    plural,
-    repeats,
-    roots_first,
-    wrongs,
-)
+from stateat.sim.report.words.failures import case_name, failure_lines, failure_name
+from stateat.sim.report.words.findings import finding_line, findings_of, repeats, roots_first
 from stateat.sim.run.result import Outcome, Result
 
 READY_FINDINGS = 3
@@ -32,16 +24,43 @@ NAMED = 8
 """Variants that a verdict names."""
 
 
+class Standing(StrEnum):
+    """Word for what a check counts a file as, with the mark of its line."""
+
+    mark: str
+
+    ERROR = "error", "ERR"
+    """Something could not be run."""
+    FAILED = "failed", "FAIL"
+    """Something is not as expected."""
+    SKIPPED = "skipped", "skip"
+    """Nothing ran."""
+    EXPECTED = "expected", "ok"
+    """All that was compared is as expected."""
+    SILENT = "silent", "ok"
+    """It was compared with nothing."""
+
+    def __new__(cls, value: str, mark: str) -> Self:
+        word = str.__new__(cls, value)
+        word._value_, word.mark = value, mark
+        return word
+
+    @property
+    def bad(self) -> bool:
+        """True if a check fails because of it."""
+        return self in (Standing.ERROR, Standing.FAILED)
+
+
 def print_expectations(result: Result, seconds: float, console: Console) -> None:
     """A scenario as one line of a check, and beneath it what was expected otherwise, is unexpectedly wrong, or could
     not be run."""
     name = one_line(result.path or result.scenario)
-    mark = {"error": "ERR ", "failed": "FAIL", "skipped": "skip"}.get(standing(result), "ok  ")
+    mark = standing(result).mark
     # Elsewhere the lines below name the engine.
     engines = dict.fromkeys(one_line(outcome.engine) for outcome in result.variants.values() if outcome.engine)
-    on = f"on {few(list(engines), NAMED)}, " if engines and mark == "ok  " else ""
-    line = f"{mark} {name}: {verdict(result)} ({on}{seconds:.1f} s)"
-    say(console, Text(line, style="red" if mark in ("ERR ", "FAIL") else ""))
+    on = f"on {few(list(engines), NAMED)}, " if engines and mark == "ok" else ""
+    line = f"{mark:4} {name}: {verdict(result)} ({on}{seconds:.1f} s)"
+    say(console, Text(line, style="red" if standing(result).bad else ""))
     _print_failures(result, console)
     _print_not_run(result, console)
     for name in dict.fromkeys([*result.wrong_where_silent, *(f.variant for f in result.failed_expectations)]):
@@ -49,28 +68,29 @@ def print_expectations(result: Result, seconds: float, console: Console) -> None
             _print_causes(name, result.variants[name], console, name not in result.elsewhere)
 
 
-def standing(result: Result) -> str:
-    """What a check counts a file as: ``error`` (something could not be run), ``failed``, ``skipped`` (nothing ran),
-    ``expected``, or ``silent`` (compared with nothing)."""
+def standing(result: Result) -> Standing:
+    """Return what a check counts a file as."""
     if any(not each.skipped for each in result.not_run):
-        return "error"
+        return Standing.ERROR
     if result.failed_expectations or result.wrong_where_silent:
-        return "failed"
+        return Standing.FAILED
     if not result.variants:
-        return "skipped"
-    return "expected" if result.held or result.baseline else "silent"
+        return Standing.SKIPPED
+    return Standing.EXPECTED if result.held or result.baseline else Standing.SILENT
 
 
 def print_sum(results: Sequence[Result], files: int, skipped: int, console: Console) -> None:
     """The last line of a check of several files. Those that are neither here nor skipped could not be run."""
     counts = Counter(map(standing, results))
-    skipped += counts["skipped"]
-    parts = [f"{counts['expected']} as expected", f"{counts['failed']} failed", f"{skipped} skipped"]
-    known = counts["expected"] + counts["failed"] + counts["silent"] + skipped
-    others = {"compared with nothing": counts["silent"], "could not be run": files - known}
+    skipped += counts[Standing.SKIPPED]
+    parts = [f"{counts[Standing.EXPECTED]} as expected", f"{counts[Standing.FAILED]} failed", f"{skipped} skipped"]
+    known = counts[Standing.EXPECTED] + counts[Standing.FAILED] + counts[Standing.SILENT] + skipped
+    others = {"compared with nothing": counts[Standing.SILENT], "could not be run": files - known}
     parts += [f"{count} {what}" for what, count in others.items() if count]
     # Files that were skipped whole are counted above.
-    runs = sum(each.skipped for result in results if standing(result) != "skipped" for each in result.not_run)
+    runs = sum(
+        each.skipped for result in results if standing(result) is not Standing.SKIPPED for each in result.not_run
+    )
     also = [f"; within them {plural(runs, 'run')} skipped"] if runs else []
     say(console, Text("".join([f"{plural(files, 'file')}: {', '.join(parts)}", *also])))
 
@@ -88,12 +108,12 @@ def _print_causes(variant: str, outcome: Outcome, console: Console, ready: bool)
 def _causes(findings: Iterable[tuple[str, Finding]]) -> list[tuple[str, Finding]]:
     """The first roots, and the first request that waits in vain, each with its case."""
     ordered = roots_first(findings)
-    roots = [pair for pair in ordered if pair[1].severity == "poison" and pair[1].root is None]
-    return roots[:READY_FINDINGS] + [pair for pair in ordered if pair[1].severity == "liveness"][:1]
+    roots = [pair for pair in ordered if pair[1].severity == Severity.POISON and pair[1].root is None]
+    return roots[:READY_FINDINGS] + [pair for pair in ordered if pair[1].severity == Severity.LIVENESS][:1]
 
 
 def ready_expectation(outcome: Outcome) -> str:
-    """What a scenario file would say to expect this outcome's poison, and that it never ends: YAML on one line."""
+    """Return the YAML, on one line, with which a file would expect this outcome's poison, and that it never ends."""
     from yaml import safe_dump
 
     keys = ("invariant", "request", "column", "claimed", "held")
@@ -106,8 +126,8 @@ def ready_expectation(outcome: Outcome) -> str:
 
 
 def verdict(result: Result) -> str:
-    """What could not be run, whether all that was compared is as expected, in the same words wherever it is said, what
-    was compared with nothing, and what was skipped."""
+    """Return what could not be run, whether all that was compared is as expected, in the same words wherever it is
+    said, what was compared with nothing, and what was skipped."""
     parts = [_without_outcome(result, "error", "could not be run")]
     if result.baseline and result.variants:
         parts.append(_against_baseline(result))
@@ -138,7 +158,7 @@ def _without_outcome(result: Result, kind: str, what: str) -> str:
 
 
 def _of_nothing(result: Result) -> list[str]:
-    """What is said where nothing failed, and nothing was compared with an expectation."""
+    """Return what is said where nothing failed, and nothing was compared with an expectation."""
     judged = {name: outcome for name, outcome in result.variants.items() if name not in result.uncompared}
     if not judged:
         return []
@@ -166,7 +186,7 @@ def _against_baseline(result: Result) -> str:
 
 
 def _unexpected(result: Result) -> str:
-    """What is said where variants that expect nothing are poisoned, read wrong states or never end."""
+    """Return what is said where variants that expect nothing are poisoned, read wrong states or never end."""
     names = result.wrong_where_silent
     what = _grave([result.variants[name] for name in names])
     if not result.is_scenario:
@@ -177,25 +197,15 @@ def _unexpected(result: Result) -> str:
 
 
 def _grave(outcomes: Collection[Outcome]) -> str:
-    """What is wrong in any of them, in words; '' for nothing."""
-    grave = dict.fromkeys(noun if noun == "poisoned" else f"{noun}s" for o in outcomes if o.grave for noun in wrongs(o))
+    """Return what is wrong in any of them, in words; '' for nothing."""
+    grave = dict.fromkeys(noun if noun == "poisoned" else f"{noun}s" for o in outcomes if o.grave for noun in o.wrongs)
     return " and ".join([*grave, *["never ends"] * any(o.livelock for o in outcomes)])
-
-
-def outcome_text(outcome: Outcome) -> str:
-    """What a run came to, on one short line."""
-    wrong = {noun: count for noun, count in wrongs(outcome).items() if noun != "poisoned"}
-    roots = f" ({plural(outcome.poisoned_roots, 'root')})" if outcome.poisoned else ""
-    parts = [f"{outcome.poisoned:,} poisoned{roots}", *(plural(count, noun) for noun, count in wrong.items())]
-    parts += [f"{outcome.hit_tokens / outcome.prompt_tokens:.1%} hit"] if outcome.prompt_tokens else []
-    parts += [plural(outcome.finished, "request"), plural(outcome.steps, "step")]
-    return ", ".join([*parts, *["never ends"] * outcome.livelock])
 
 
 def screen(result: Result, most: int) -> str:
     """A result on a few lines: what each of at most so many variants came to, what did not run, and the verdict."""
     lines = [f"{short(result.scenario)}: {short(verdict(result), 300)}"]
-    rows = [(short(name, 40), outcome_text(outcome)) for name, outcome in result.variants.items()]
+    rows = [(short(name, 40), outcome.text) for name, outcome in result.variants.items()]
     rows += [(short(case_name(n.variant, n.case), 40), f"not run ({n.kind}): {short(n.why)}") for n in result.not_run]
     width = max((len(name) for name, _ in rows[:most]), default=0)
     lines += [f"  {name:{width}}  {text}" for name, text in rows[:most]]
@@ -207,13 +217,12 @@ def print_verdict(result: Result, console: Console) -> None:
     """The last line of a replay: whether all is as expected, and what was expected otherwise."""
     _print_failures(result, console)
     _print_not_run(result, console)
-    good = standing(result) == "expected" and not result.not_run
-    bad = standing(result) in ("error", "failed")
-    say(console, Text(verdict(result), style="bold red" if bad else "green" if good else ""))
+    good = standing(result) is Standing.EXPECTED and not result.not_run
+    say(console, Text(verdict(result), style="bold red" if standing(result).bad else "green" if good else ""))
 
 
 def _print_not_run(result: Result, console: Console) -> None:
-    """What did not run, and why: a line for each reason, with what the engine wrote beneath it."""
+    """Print what did not run, and why: a line for each reason, with what the engine wrote beneath it."""
     reasons: dict[tuple[str, bool, str], list[str]] = {}
     for each in result.not_run:
         reasons.setdefault((each.kind, each.known, each.why), []).append(one_line(case_name(each.variant, each.case)))

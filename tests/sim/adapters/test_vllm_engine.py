@@ -23,7 +23,7 @@ from stateat.sim.adapters.vllm.process import Child
 from stateat.sim.errors import EngineError, RefusedError
 from stateat.sim.events import Group, Observer
 from stateat.sim.options import Offload, Options
-from stateat.sim.releases import presets, rules
+from stateat.sim.releases.policy import Policy
 from stateat.sim.workload import Arrival
 
 FAKE = Path(__file__).resolve().parents[2] / "support" / "fake_vllm_child.py"
@@ -73,7 +73,7 @@ def child(*how: str, answer_s: float = 20, start_s: float = 20) -> Child:
 
 
 def scheduler(engine: Child, heard: Observer) -> LiveScheduler:
-    return LiveScheduler(OPTIONS, rules.resolve(presets.table(OPTIONS.preset, OPTIONS.rules)), heard, 0, engine)
+    return LiveScheduler(Policy.of(OPTIONS), heard, 0, engine)
 
 
 def test_what_the_worker_says_becomes_events_with_the_physical_model() -> None:
@@ -183,14 +183,14 @@ def test_a_reset_is_asked_of_the_release_once_with_its_next_step(running: bool) 
 
 def test_a_tier_is_refused_by_name() -> None:
     with child() as engine:
-        tiered, table = replace(OPTIONS, offload=Offload(8)), presets.table(OPTIONS.preset, OPTIONS.rules)
+        tiered = replace(OPTIONS, offload=Offload(8))
         with pytest.raises(
             RefusedError, match=r"vLLM fake cannot run this: engine\.offload\.blocks: found 8, allowed 0"
         ):
-            LiveScheduler(tiered, rules.resolve(table), Heard(), 0, engine)
+            LiveScheduler(Policy.of(tiered), Heard(), 0, engine)
         piped = replace(OPTIONS, max_concurrent_batches=2)
         with pytest.raises(RefusedError, match=r"vLLM fake cannot run this: engine\.max_concurrent_batches"):
-            LiveScheduler(piped, rules.resolve(table), Heard(), 0, engine)
+            LiveScheduler(Policy.of(piped), Heard(), 0, engine)
 
 
 def test_a_load_that_fails_is_refused_by_name() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from stateat.sim.cache.drafter_drop import GUARDS
+from stateat.sim.cache.drafter_drop import DRAFTER_DROP
 from stateat.sim.cache.lookup import geometry
 from stateat.sim.events import Group
 from stateat.sim.options import LOOK_AHEAD_METHODS, Offload, Options, Speculative
@@ -31,19 +31,21 @@ def options(method: str, *eagle: bool, drafts: int = 3) -> Options:
 def test_s15_who_fills_in_is_spared_from_0_33_on(method: str) -> None:
     fills_in = method in ("dflash", "dspark")
     for name in ("drop", "drop-at-hashed"):
-        assert GUARDS[name].drop(options(method)) and GUARDS[name].lookup_drops(options(method))
-    assert GUARDS["drop-eagle-family"].drop(options(method)) is not fills_in
-    assert GUARDS["look-ahead-hash"].ahead(options(method)) == (0 if fills_in else 1)
-    assert not GUARDS["look-ahead-hash"].drop(options(method))
+        assert DRAFTER_DROP[name].drop(options(method)) and DRAFTER_DROP[name].lookup_drops(options(method))
+    assert DRAFTER_DROP["drop-eagle-family"].drop(options(method)) is not fills_in
+    assert DRAFTER_DROP["look-ahead-hash"].ahead(options(method)) == (0 if fills_in else 1)
+    assert not DRAFTER_DROP["look-ahead-hash"].drop(options(method))
 
 
 def test_all_that_look_ahead_or_fill_in_are_known() -> None:
     assert LOOK_AHEAD_METHODS == METHODS
 
 
-@pytest.mark.parametrize("name", [name for name in GUARDS if name != "ignore"])
+@pytest.mark.parametrize("name", [name for name in DRAFTER_DROP if name != "ignore"])
 def test_nothing_is_given_up_without_drafts(name: str) -> None:
-    assert not GUARDS[name].drop(options("mtp", drafts=0)) and not GUARDS[name].lookup_drops(options("ngram"))
+    assert not DRAFTER_DROP[name].drop(options("mtp", drafts=0)) and not DRAFTER_DROP[name].lookup_drops(
+        options("ngram")
+    )
 
 
 @pytest.mark.parametrize(
@@ -60,7 +62,7 @@ def test_nothing_is_given_up_without_drafts(name: str) -> None:
 def test_d12_the_scope_is_of_the_lookup_and_where_a_policy_says_so_of_the_split(
     name: str, flags: tuple[bool, ...], families: set[int], split: bool
 ) -> None:
-    asked, guard = options("mtp", *flags), GUARDS[name]
+    asked, guard = options("mtp", *flags), DRAFTER_DROP[name]
     geo = geometry(asked, guard.lookup_drops(asked), guard.past_the_end, guard.scope(asked.groups), guard.states)
     assert {g for f in geo.families for g in f.groups if f.drops} == families
     assert guard.drop(asked) is split
@@ -102,7 +104,7 @@ def test_an_exact_junction_hangs_on_flagged_groups_and_not_on_what_they_give_up(
 def test_a_flagged_group_drops_in_0_32_whatever_the_option_says_and_so_does_what_is_kept_for_a_repeat() -> None:
     off = replace(options("mtp", True, False, False), speculative=Speculative("mtp", 3, block_drop=False))
     none = replace(off, groups=tuple(replace(group, eagle=False) for group in off.groups))
-    old, new = GUARDS["drop-at-hashed"], GUARDS["look-ahead-hash"]
+    old, new = DRAFTER_DROP["drop-at-hashed"], DRAFTER_DROP["look-ahead-hash"]
     assert (old.drop(off), old.lookup_drops(off), old.replay_drops(off), old.marks(off)) == (False, True, True, True)
     assert (new.drop(off), new.lookup_drops(off), new.replay_drops(off), new.marks(off)) == (False, False, False, True)
     for guard in (old, new):
@@ -111,7 +113,7 @@ def test_a_flagged_group_drops_in_0_32_whatever_the_option_says_and_so_does_what
 
 def test_beside_a_tier_hashes_look_at_no_token_behind_their_block_and_a_drop_takes_their_place() -> None:
     """vLLM 0.33: with a connector the hashes stay as they were (``VllmConfig.num_hash_lookahead_tokens``)."""
-    guard, how = GUARDS["look-ahead-hash"], options("mtp")
+    guard, how = DRAFTER_DROP["look-ahead-hash"], options("mtp")
     beside = replace(how, offload=Offload(blocks=8))
     assert (guard.ahead(how), guard.drop(how)) == (1, False)
     assert (guard.ahead(beside), guard.drop(beside)) == (0, True)

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateat.sim.cache.groups import AttentionCache, RecurrentCache, Table
+from stateat.sim.cache.groups import AttentionCache, Place, RecurrentCache, Table
+from stateat.sim.cache.ledger import Ledger
 from stateat.sim.cache.lookup import geometry
-from stateat.sim.cache.pool import NULL, BlockPool
+from stateat.sim.cache.pool import NULL, BlockPool, OnUnclaim
 from stateat.sim.cache.skipped_states import stops_at_null_gap
 from stateat.sim.conformance.compare import Decisions
 from stateat.sim.events import Group
@@ -24,16 +25,18 @@ HASHES = Tokens.generate([(1, 400)], 0, 0).block_hashes(GEO.hash_unit)
 Claims = list[tuple[int, int, str, int, int, bytes]]
 
 
-def recurrent(spare: int = 0, blocks: int = 60) -> tuple[RecurrentCache, BlockPool, Claims]:
-    pool = BlockPool(blocks, 2)
+def recurrent(
+    spare: int = 0, blocks: int = 60, on_unclaim: OnUnclaim | None = None
+) -> tuple[RecurrentCache, BlockPool, Claims]:
+    pool = BlockPool(blocks, 2, on_unclaim=on_unclaim)
     claims: Claims = []
-    cache = RecurrentCache(1, B, pool, GEO, lambda *claim: claims.append(claim), spare, stops_at_null_gap)
-    return cache, pool, claims
+    place = Place(1, B, GEO.hash_unit, pool, Ledger(lambda *claim: claims.append(claim)))
+    return RecurrentCache(place, spare_blocks=spare, retire=stops_at_null_gap), pool, claims
 
 
 def attention(size: int = 16) -> tuple[AttentionCache, BlockPool]:
     pool = BlockPool(60, 2)
-    return AttentionCache(0, size, pool, GEO, None), pool
+    return AttentionCache(Place(0, size, GEO.hash_unit, pool, Ledger(lambda *claim: None))), pool
 
 
 def key(offset: int) -> bytes:
@@ -280,9 +283,8 @@ def test_a_restored_tail_is_redirected_to_a_private_copy() -> None:
 
 
 def test_an_own_tail_moves_its_claim_to_a_copy_and_the_request_stays_on_its_block() -> None:
-    cache, pool, claims = recurrent()
     told: list[tuple[int, int, bytes, str]] = []
-    pool.on_unclaim = lambda *event: told.append(event)
+    cache, pool, claims = recurrent(on_unclaim=lambda *event: told.append(event))
     table = Table()
     cache.extend("a", table, 36)
     cache.publish_end("a", table, HASHES, 36)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateat.sim.cache.joint import LOOKUPS, maximum, minimum, per_group
+from stateat.sim.cache.joint import LOOKUP, maximum, minimum, per_group
 from stateat.sim.cache.lookup import Geometry, Hit, geometry, intersection
 from stateat.sim.cache.pool import NULL, BlockPool
 from stateat.sim.events import Group
@@ -38,7 +38,7 @@ def cache(dense: int, *states: set[int]) -> tuple[BlockPool, Geometry]:
 
 def ask(name: str, pool: BlockPool, geo: Geometry) -> Hit:
     groups = sum(len(f.groups) for f in geo.families)
-    return LOOKUPS[name](pool, geo, TOKENS.block_hashes(8), groups, LENGTH)
+    return LOOKUP[name](pool, geo, TOKENS.block_hashes(8), groups, LENGTH)
 
 
 @given(dense=st.integers(0, LENGTH), first=OFFSETS, second=OFFSETS)
@@ -66,7 +66,7 @@ def test_each_its_own_starts_where_attention_ends_unless_a_state_lies_beyond(
 @given(dense=st.integers(0, LENGTH), states=OFFSETS)
 def test_i5_only_the_intersection_always_has_a_state_and_attentions_blocks(dense: int, states: set[int]) -> None:
     pool, geo = cache(dense, states)
-    for name in LOOKUPS:
+    for name in LOOKUP:
         hit = ask(name, pool, geo)
         table = hit.blocks[1]
         columns = -(-hit.tokens // 16)
@@ -77,14 +77,14 @@ def test_i5_only_the_intersection_always_has_a_state_and_attentions_blocks(dense
 
 def test_each_of_them_is_wrong_where_the_groups_differ() -> None:
     pool, geo = cache(48, {32, 64})
-    assert [ask(name, pool, geo).tokens for name in LOOKUPS] == [32, 32, 48, 64, 32]
+    assert [ask(name, pool, geo).tokens for name in LOOKUP] == [32, 32, 48, 64, 32]
     pool, geo = cache(48, {32})
-    assert [ask(name, pool, geo).tokens for name in LOOKUPS] == [32, 32, 32, 48, 48]
+    assert [ask(name, pool, geo).tokens for name in LOOKUP] == [32, 32, 32, 48, 48]
 
 
 def test_the_lookups_are_those_of_the_rule() -> None:
-    assert LOOKUPS["intersection"] is intersection
-    assert list(LOOKUPS.values())[2:] == [minimum, maximum, per_group]
+    assert LOOKUP["intersection"] is intersection
+    assert list(LOOKUP.values())[2:] == [minimum, maximum, per_group]
 
 
 @given(dense=st.integers(0, LENGTH), wide=st.integers(0, LENGTH), states=OFFSETS)

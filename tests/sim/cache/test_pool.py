@@ -18,9 +18,8 @@ class Pool(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.pool = BlockPool(BLOCKS, GROUPS)
         self.told: list[tuple[int, int, bytes, str]] = []
-        self.pool.on_unclaim = lambda *event: self.told.append(event)
+        self.pool = BlockPool(BLOCKS, GROUPS, on_unclaim=lambda *event: self.told.append(event))
         self.expected: list[tuple[int, int, bytes, str]] = []
         self.queue = list(range(1, BLOCKS))
         self.refs = dict.fromkeys(range(1, BLOCKS), 0)
@@ -229,13 +228,13 @@ def test_what_is_hidden_is_found_by_nobody_until_it_is_shown() -> None:
     first, second = pool.take(2)
     pool.insert(0, b"a", first, 4)
     pool.insert(0, b"b", second, 8)
-    pool.hidden.add((b"b", second))
+    pool.hide(b"b", second)
     assert (pool.find(0, b"a"), pool.find(0, b"b")) == (first, None)
     assert pool.run(0, [b"a", b"b"]) == [first]
     # A block that is shown already stands in for it.
     pool.insert(0, b"b", first, 8)
     assert pool.find(0, b"b") == first
-    pool.hidden.clear()
+    pool.reveal([(0, b"b", second)])
     assert pool.run(0, [b"a", b"b"]) == [first, second]
 
 
@@ -243,14 +242,15 @@ def test_what_goes_is_hidden_no_more() -> None:
     pool = BlockPool(BLOCKS, GROUPS)
     (block,) = pool.take(1)
     pool.insert(0, b"a", block, 4)
-    pool.hidden.add((b"a", block))
+    pool.hide(b"a", block)
     pool.remove(block, "rekey")
-    assert pool.hidden == set()
+    pool.insert(0, b"a", block, 4)
+    assert pool.find(0, b"a") == block
 
 
 def test_withdrawing_takes_back_one_hash_and_those_behind_a_first_one() -> None:
-    pool, told = BlockPool(BLOCKS, GROUPS), list[tuple[int, int, bytes, str]]()
-    pool.on_unclaim = lambda *event: told.append(event)
+    told = list[tuple[int, int, bytes, str]]()
+    pool = BlockPool(BLOCKS, GROUPS, on_unclaim=lambda *event: told.append(event))
     one, other = pool.take(2)
     for block, key in ((one, b"a"), (one, b"b"), (other, b"b"), (other, b"c")):
         pool.insert(0, key, block, 4)
@@ -261,12 +261,10 @@ def test_withdrawing_takes_back_one_hash_and_those_behind_a_first_one() -> None:
     assert told == [(0, one, b"b", "abort"), (0, other, b"b", "abort"), (0, other, b"c", "abort")]
 
 
-def test_behind_a_fence_blocks_come_back_once_its_step_has_run() -> None:
+def test_blocks_that_a_step_in_flight_may_use_come_back_once_it_has_run() -> None:
     pool = BlockPool(BLOCKS, GROUPS)
     taken = pool.take(3)
-    pool.fence = 5
-    pool.free(taken[:2])
-    pool.fence = None
+    pool.free(taken[:2], after_step=5)
     pool.free(taken[2:])
     assert pool.num_free == BLOCKS - 3
     pool.drain(4)
@@ -277,8 +275,7 @@ def test_behind_a_fence_blocks_come_back_once_its_step_has_run() -> None:
 
 @pytest.mark.parametrize(("deepest", "order"), [([], [4, 8, 12]), ([1], [12, 8, 4])])
 def test_the_deepest_state_goes_first_where_that_is_the_rule(deepest: list[int], order: list[int]) -> None:
-    pool = BlockPool(4, GROUPS)
-    pool.deepest = frozenset(deepest)
+    pool = BlockPool(4, GROUPS, deepest_first=deepest)
     blocks = pool.take(3)
     for block, tokens in zip(blocks, (4, 8, 12), strict=True):
         pool.insert(1, str(tokens).encode(), block, tokens)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateat.sim.cache.pool import NULL
-from stateat.sim.cache.skipped_states import RETIREMENTS, KeepsServed, stops_at_null_gap, walks_gaps
+from stateat.sim.cache.skipped_states import SKIPPED_STATES, KeepsServed, stops_at_null_gap, walks_gaps
 
 
 @pytest.mark.parametrize(
@@ -41,6 +41,6 @@ def test_what_is_freed_lies_before_and_has_no_gap(table: list[int], before: int)
 def test_walking_gaps_frees_every_state_between(table: list[int], before: int, done: int) -> None:
     columns = walks_gaps(table, before, done)
     assert columns == [c for c in reversed(range(len(table))) if done <= c < before and table[c] != NULL]
-    rule = RETIREMENTS["keeps-what-is-served"]
+    rule = SKIPPED_STATES["keeps-what-is-served"]
     assert isinstance(rule, KeepsServed)
     assert rule(table, before, done) == columns

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateat.sim.cache.pool import BlockPool
-from stateat.sim.cache.tier import WINDOWS, Key, Shelf, Tier, reach
+from stateat.sim.cache.tier import TIER_RETURN, GroupQuery, Key, Tier, loadable_tokens
 from stateat.sim.events import Group, Observer
 from stateat.sim.options import Offload, Options
 from stateat.sim.run.simulate import drive
@@ -46,20 +46,20 @@ def test_the_least_recently_used_go_first_and_never_more_than_fit_stay(
     assert all(key in tier for key in model)
 
 
-def shelves(attention: int, recurrent: int, tokens: int, mode: str, drops: bool = False) -> list[Shelf]:
+def queries(attention: int, recurrent: int, tokens: int, mode: str, drops: bool = False) -> list[GroupQuery]:
     return [
-        Shelf(0, attention, "", drops, tokens // attention),
-        Shelf(1, recurrent, mode, False, tokens // recurrent),
+        GroupQuery(0, attention, "", drops, tokens // attention),
+        GroupQuery(1, recurrent, mode, False, tokens // recurrent),
     ]
 
 
-def key(shelf: Shelf, column: int) -> Key:
-    return shelf.group, bytes([shelf.group]) + column.to_bytes(4, "little")
+def key(query: GroupQuery, column: int) -> Key:
+    return query.group, bytes([query.group]) + column.to_bytes(4, "little")
 
 
-def full(found: Sequence[Shelf], lost: Sequence[Key] = ()) -> Tier:
+def full(found: Sequence[GroupQuery], lost: Sequence[Key] = ()) -> Tier:
     tier = Tier(10_000)
-    tier.store([k for shelf in found for column in range(shelf.known) if (k := key(shelf, column)) not in lost])
+    tier.store([k for query in found for column in range(query.known) if (k := key(query, column)) not in lost])
     return tier
 
 
@@ -85,17 +85,22 @@ def test_how_far_a_request_can_go_on(
     attention: int, tokens: int, mode: str, lost: bool, drops: bool, reached: tuple[int, ...]
 ) -> None:
     """In the order of the values: aligned-window, aligned-end-one-more, aligned-end, any-length, unaligned."""
-    found = shelves(attention, 1408, tokens, mode, drops)
+    found = queries(attention, 1408, tokens, mode, drops)
     tier = full(found, [key(found[0], found[0].known - 1)] if lost else [])
-    assert tuple(reach(tier, window, found, key, 0, tokens - 1) for window in WINDOWS.values()) == reached
+    answers = tuple(
+        loadable_tokens(tier, rule, found, key, start_tokens=0, limit_tokens=tokens - 1)
+        for rule in TIER_RETURN.values()
+    )
+    assert answers == reached
 
 
 def test_less_than_a_block_more_than_the_pool_gave_is_nothing() -> None:
-    found = shelves(16, 64, 128, "all")
-    assert [reach(full(found), WINDOWS["any-length"], found, key, start, 127) for start in (0, 64)] == [127, 64]
+    found, rule = queries(16, 64, 128, "all"), TIER_RETURN["any-length"]
+    for start, end in ((0, 127), (64, 64)):
+        assert loadable_tokens(full(found), rule, found, key, start_tokens=start, limit_tokens=127) == end
     # A prompt of one block: 63 tokens are less than a block.
-    found = shelves(16, 64, 64, "all")
-    assert reach(full(found), WINDOWS["any-length"], found, key, 0, 63) == 0
+    found = queries(16, 64, 64, "all")
+    assert loadable_tokens(full(found), rule, found, key, start_tokens=0, limit_tokens=63) == 0
 
 
 @given(
@@ -109,25 +114,25 @@ def test_less_than_a_block_more_than_the_pool_gave_is_nothing() -> None:
 def test_an_aligned_window_ends_where_every_state_in_it_is_that_of_its_end(
     attention: int, blocks: list[tuple[int, str]], tokens: int, start: int, drops: bool, data: st.DataObject
 ) -> None:
-    found = [Shelf(0, attention, "", drops, tokens // attention)]
-    found += [Shelf(i, size, mode, False, tokens // size) for i, (size, mode) in enumerate(blocks, 1)]
-    every = [key(shelf, column) for shelf in found for column in range(shelf.known)]
+    found = [GroupQuery(0, attention, "", drops, tokens // attention)]
+    found += [GroupQuery(i, size, mode, False, tokens // size) for i, (size, mode) in enumerate(blocks, 1)]
+    every = [key(query, column) for query in found for column in range(query.known)]
     tier = full(found, data.draw(st.lists(st.sampled_from(every), max_size=9)) if every else [])
-    end = reach(tier, WINDOWS["aligned-window"], found, key, start, tokens - 1)
+    end = loadable_tokens(tier, TIER_RETURN["aligned-window"], found, key, start_tokens=start, limit_tokens=tokens - 1)
     if end == start:
         return
     assert start < end < tokens
-    for shelf in found:
-        if shelf.mode:
-            assert end % shelf.block_size == 0 and key(shelf, end // shelf.block_size - 1) in tier
+    for query in found:
+        if query.mode:
+            assert end % query.block_size == 0 and key(query, end // query.block_size - 1) in tier
         else:
             first, last = start // attention, -(-end // attention)
-            assert all(key(shelf, column) in tier for column in range(first, last))
+            assert all(key(query, column) in tier for column in range(first, last))
 
 
 def test_a_pool_in_use_is_not_emptied() -> None:
-    pool, told = BlockPool(5, 1), list[tuple[int, str]]()
-    pool.on_unclaim = lambda group, block, key, why: told.append((block, why))
+    told = list[tuple[int, str]]()
+    pool = BlockPool(5, 1, on_unclaim=lambda group, block, key, why: told.append((block, why)))
     first, second = pool.take(2)
     pool.insert(0, b"a", first, 16)
     pool.insert(0, b"b", second, 32)

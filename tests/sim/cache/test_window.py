@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stateat.sim.cache.lookup import geometry, intersection, window_blocks
 from stateat.sim.cache.pool import NULL, BlockPool
-from stateat.sim.cache.window import MASKS, Mask
+from stateat.sim.cache.window import WINDOW_PUBLISHING, WindowPublishing
 from stateat.sim.conformance.compare import Decisions
 from stateat.sim.events import Group
 from stateat.sim.options import Options, Speculative
@@ -63,7 +63,7 @@ def ran(mask: str, window: int, length: int, method: str, cap: int, prefix_cache
     )
     options = Options(
         groups,
-        rules={"window": mask},
+        rules={"window_publishing": mask},
         num_blocks=2000,
         max_num_batched_tokens=cap,
         partial_hits=False,
@@ -86,13 +86,16 @@ def test_what_is_published_is_all_that_a_hit_can_need(window: int, length: int, 
 
 
 def test_d11_a_mask_without_the_shift_leaves_nothing_to_hit_with_a_drop_and_all_without() -> None:
-    found = {mask: ran(mask, 8, 150, "mtp", 32).hits["r1"] for mask in MASKS}
-    assert found == {**dict.fromkeys(MASKS, 96), "unshifted": 0}
-    assert [ran(mask, 8, 150, "ngram", 32).hits["r1"] for mask in MASKS] == [128] * len(MASKS)
+    found = {mask: ran(mask, 8, 150, "mtp", 32).hits["r1"] for mask in WINDOW_PUBLISHING}
+    assert found == {**dict.fromkeys(WINDOW_PUBLISHING, 96), "unshifted": 0}
+    assert [ran(mask, 8, 150, "ngram", 32).hits["r1"] for mask in WINDOW_PUBLISHING] == [128] * len(WINDOW_PUBLISHING)
 
 
 def test_a_wide_window_publishes_all() -> None:
-    assert Mask().row(4, 33, False).before_each(8) is None and Mask().row(4, 29, False).before_each(8) is not None
+    assert (
+        WindowPublishing().row(4, 33, False).before_each(8) is None
+        and WindowPublishing().row(4, 29, False).before_each(8) is not None
+    )
 
 
 @given(
@@ -105,7 +108,7 @@ def test_a_wide_window_publishes_all() -> None:
 def test_the_row_of_a_hit_is_what_lies_before_each_multiple(
     size: int, window: int, drops: bool, segment: int, hit: int
 ) -> None:
-    row = Mask().row(size, window, drops)
+    row = WindowPublishing().row(size, window, drops)
     grid = row.before_each(segment)
     asked = row.before(hit * segment * size)
     assert len(asked) == min(row.wanted, hit * segment + row.shift)

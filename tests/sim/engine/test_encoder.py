@@ -23,7 +23,7 @@ GROUPS = (Group("attention", "full-attention", 8), Group("gdn", "recurrent", BLO
 def options(rule: str, size: int, compute: int = 64, drafts: int = 0, **more: object) -> Options:
     return Options(
         groups=GROUPS,
-        rules={"encoder": rule},
+        rules={"encoder_cap": rule},
         max_num_batched_tokens=64,
         encoder_cache_size=size,
         max_num_encoder_input_tokens=compute,
@@ -90,7 +90,7 @@ def test_who_shares_an_image_that_runs_needs_no_room() -> None:
 def test_an_image_larger_than_the_room_stands_still_or_is_refused() -> None:
     stuck = run(options("after-split", 4), request(24, (0, 5)))
     assert (stuck.livelock, stuck.rejected) == (True, 0)
-    rules = {"encoder": "after-split", "admission": "reject"}
+    rules = {"encoder_cap": "after-split", "admission": "reject"}
     told = run(replace(options("after-split", 4), rules=rules), request(24, (0, 5)))
     assert (told.livelock, told.rejected, told.finished) == (False, 1, 0)
     assert not told.findings

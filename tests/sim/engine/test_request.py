@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateat.sim.engine.request import Acceptance, Request
-from stateat.sim.events import Group, Observer
+from stateat.sim.events import Group
 from stateat.sim.options import Options, Speculative
-from stateat.sim.rules.partial_hits import FINE_HITS
+from stateat.sim.rules.partial_hits import PARTIAL_HITS_WHEN
 from stateat.sim.tokens import VOCABULARY
 from stateat.sim.workload import Arrival
 
@@ -17,7 +17,7 @@ GROUPS = (Group("attention", "full-attention", 4), Group("gdn", "recurrent", 16)
 
 def request(prompt: int = 10, outputs: int = 5, longest: int = 100, drafts: int = 2) -> Request:
     options = Options(GROUPS, max_model_len=longest, speculative=Speculative("mtp", drafts))
-    return Request(Arrival("a", 3, 0, ((1, prompt),), outputs), options, 0, Observer())
+    return Request(Arrival("a", 3, 0, ((1, prompt),), outputs), options, 0)
 
 
 @given(
@@ -94,10 +94,14 @@ def test_a_prefill_ends_at_the_prompt_and_its_replay_one_token_short_of_all() ->
 
 def test_options_follow_from_the_groups() -> None:
     options = Options((*GROUPS, Group("kda", "recurrent", 24)))
-    assert (options.hash_unit, options.scheduler_block_size, FINE_HITS["cacheable-groups"].on(options)) == (4, 48, True)
+    assert (options.hash_unit, options.scheduler_block_size, PARTIAL_HITS_WHEN["cacheable-groups"].on(options)) == (
+        4,
+        48,
+        True,
+    )
     assert (options.attention, options.recurrent) == ((0,), (1, 2))
     assert Options(GROUPS, prefix_match_unit=2).hash_unit == 2
-    assert not FINE_HITS["cacheable-groups"].on(Options(GROUPS, partial_hits=False))
+    assert not PARTIAL_HITS_WHEN["cacheable-groups"].on(Options(GROUPS, partial_hits=False))
 
 
 def test_only_look_ahead_drafters_drop_and_only_models_look_ahead() -> None:

@@ -12,17 +12,17 @@ from stateat.sim.engine.request import Request
 from stateat.sim.engine.sizing import Sizing
 from stateat.sim.events import Group, Observer
 from stateat.sim.options import Options
-from stateat.sim.releases import presets, rules
+from stateat.sim.releases.policy import Policy
 from stateat.sim.workload import Arrival
 
 GROUPS = (Group("attention", "full-attention", 16), Group("gdn", "recurrent", 16))
 
 
 def name(options: Options, prompt: int, start: int, offered: int, end: int) -> str:
-    found = rules.resolve(presets.table(options.preset, options.rules))
-    cache = KVCache(options, found, lambda *claim: None, lambda *unclaim: None)
-    sizing = Sizing(options, found, cache, Encoder(options, found.encoder, found.whole_items))
-    request = Request(Arrival("a", 0, 0, ((1, prompt),)), options, 0, Observer())
+    policy = Policy.of(options)
+    cache = KVCache(options, policy.rules, Observer())
+    sizing = Sizing(policy, cache, Encoder(policy))
+    request = Request(Arrival("a", 0, 0, ((1, prompt),)), options, 0)
     return sizing.name(request, start, offered, end)
 
 

@@ -68,7 +68,7 @@ def test_the_chain_of_s2_is_told() -> None:
         "fixed gate: no poison finding",
         "fixed gate: 1 request hit nothing although an earlier request begins alike",
         "b (step 3) shares 2,000 tokens with a: no boundary of gdn in it was ever published (1 of 1 null);",
-        "hit under drafter_guard=look-ahead-hash (vllm-0.33.0): 1,600",
+        "hit under drafter_drop=look-ahead-hash (vllm-0.33.0): 1,600",
     ):
         assert part in words
     assert "drift" not in words
@@ -95,7 +95,7 @@ def test_a_variant_whose_only_trouble_is_that_nothing_is_hit_is_told_why() -> No
     ]
     searched = json.loads(run(S02, "--variant", "fixed gate", "--json", "-").stdout)["misses"][0]["hit_under"]
     assert {
-        "rule": "drafter_guard",
+        "rule": "drafter_drop",
         "value": "look-ahead-hash",
         "releases": "vllm-0.33.0",
         "hit": 1600,
@@ -141,7 +141,7 @@ def test_without_a_drift_no_picture_is_written(here: Path) -> None:
 
 
 def test_a_prompt_that_is_too_long_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stateat.sim.run.simulate.LONGEST_DRIFT", 99)
+    monkeypatch.setattr("stateat.sim.explain.drift.LONGEST_DRIFT", 99)
     result = run("small.yaml", "--drift")
     assert result.exit_code == 0
     assert "drift: not computed: a has 100 prompt tokens, the model here reads at most 99" in result.stdout

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from stateat.sim.engine.scheduler import Scheduler
-from stateat.sim.explain.misses import Had, Miss, Misses, misses
+from stateat.sim.explain.misses import GroupCoverage, Miss, Misses, misses
 from stateat.sim.report.terminal.misses import reasons, sentence
 from stateat.sim.run.simulate import drive
 from stateat.sim.scenario.load import load, runs
@@ -29,7 +29,7 @@ def test_a_boundary_that_nobody_published() -> None:
     (miss,) = of("seeds/s02-anatomy.yaml", "fixed gate")
     attention, gdn = miss.groups
     assert (miss.request, miss.step, miss.earlier, miss.shared, miss.reach) == ("b", 3, "a", 2000, 2000)
-    assert gdn == Had("gdn", True, 1600, boundaries=1, null=1, longest=0, left=0)
+    assert gdn == GroupCoverage("gdn", True, 1600, boundaries=1, null=1, longest=0, left=0)
     assert (attention.longest, attention.left) == (1600, 1600)
     assert list(reasons(miss)) == [
         "no boundary of gdn in it was ever published (1 of 1 null)",
@@ -63,11 +63,11 @@ def test_states_that_were_published_and_are_gone() -> None:
 @pytest.mark.parametrize(
     ("had", "said"),
     [
-        (Had("gdn", True, 64, 0, 0, 0, 0), "no boundary of gdn (64) lies within the 63 that a hit may have"),
-        (Had("attention", False, 16, 3, 0, 0, 0), "attention has nothing of it any more"),
+        (GroupCoverage("gdn", True, 64, 0, 0, 0, 0), "no boundary of gdn (64) lies within the 63 that a hit may have"),
+        (GroupCoverage("attention", False, 16, 3, 0, 0, 0), "attention has nothing of it any more"),
     ],
 )
-def test_other_reasons(had: Had, said: str) -> None:
+def test_other_reasons(had: GroupCoverage, said: str) -> None:
     assert list(reasons(Miss("b", 1, "a", 64, 63, (had,)))) == [said]
 
 
@@ -121,7 +121,7 @@ def test_exactly_those_without_a_hit_are_told_and_listening_changes_nothing(worl
         world.arrivals,
         world.budgets,
         observers=[heard],
-        make=lambda options, rules, observer, seed: _listened(heard, options, rules, observer, seed),
+        make=lambda policy, observer, seed: _listened(heard, policy, observer, seed),
     )
     assert told.digest == drive(world.options, world.arrivals, world.budgets).digest
     assert all(told.hits[miss.request] == 0 for miss in heard.found)
@@ -135,5 +135,6 @@ def test_exactly_those_without_a_hit_are_told_and_listening_changes_nothing(worl
             assert 0 <= had.null <= had.boundaries == miss.reach // had.block
 
 
-def _listened(heard: Any, options: Any, rules: Any, observer: Any, seed: int) -> Any:
-    return Scheduler(options, replace(rules, lookup=heard.lookup(rules.lookup)), observer, seed, True)
+def _listened(heard: Any, policy: Any, observer: Any, seed: int) -> Any:
+    rules = replace(policy.rules, lookup=heard.lookup(policy.rules.lookup))
+    return Scheduler(replace(policy, rules=rules), observer, seed, True)

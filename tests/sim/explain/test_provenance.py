@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from stateat.sim.events import Finding
+from stateat.sim.explain.drift import drift
 from stateat.sim.explain.explanation import Coverage, Piece, Reader, Story, roots
-from stateat.sim.explain.provenance import Chronicle
-from stateat.sim.run.simulate import drift, explain, simulate
+from stateat.sim.explain.provenance import Chronicle, explain
+from stateat.sim.run.simulate import simulate
 from stateat.sim.scenario.load import Run, load, runs
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -181,7 +182,7 @@ def test_a_request_that_reads_what_nobody_claimed_is_continued_itself() -> None:
 
 
 def test_a_prompt_that_is_too_long_has_no_drift(anatomy: Story, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stateat.sim.run.simulate.LONGEST_DRIFT", 2001)
+    monkeypatch.setattr("stateat.sim.explain.drift.LONGEST_DRIFT", 2001)
     assert anatomy.subject is not None
     assert drift(anatomy.subject, 1) is None
 

@@ -46,7 +46,7 @@ def test_what_mends_a_run_that_stands_still_is_named() -> None:
     outcome = simulate(run)
     (finding,) = outcome.findings
     found = Search(run).avoiding(finding, outcome)
-    assert found == [Value("encoder", "after-split"), Value("encoder", "after-split-unshifted")]
+    assert found == [Value("encoder_cap", "after-split"), Value("encoder_cap", "after-split-unshifted")]
 
 
 def test_where_no_release_has_an_answer_the_others_are_asked() -> None:
@@ -91,7 +91,7 @@ def test_every_known_value_is_a_candidate_but_those_in_force_and_those_that_take
     assert set(found) == everything - in_force - unasked
     assert unasked - in_force
     later = run_of(ROOT / "scenarios" / "seeds" / "s17-offload-all-mode.yaml", next(iter(_variants())))
-    assert Value("kernel", "align") not in candidates(later)
+    assert Value("state_writes", "align") not in candidates(later)
 
 
 def _variants() -> list[str]:
@@ -101,9 +101,9 @@ def _variants() -> list[str]:
 def test_releases_of_a_value() -> None:
     assert Value("split", "prefill-end").releases == "vllm-0.27.0 and later"
     assert Value("split", "last-cache-position").releases == "vllm-0.26.0"
-    assert Value("encoder", "after-split").releases == "vllm-0.28.0 to vllm-0.32.0"
+    assert Value("encoder_cap", "after-split").releases == "vllm-0.28.0 to vllm-0.32.0"
     assert Value("split", "unguarded").releases == "no release"
-    assert Value("drafter_guard", "look-ahead-hash").releases == "vllm-0.33.0"
+    assert Value("drafter_drop", "look-ahead-hash").releases == "vllm-0.33.0"
     assert Value("worker", "v2").releases == "every preset"
     everything = [Value(rule, name) for rule, values in RULES.items() for name in values]
     assert all(value.released is (value.releases != "no release") for value in everything)
@@ -113,7 +113,7 @@ def test_a_value_that_poisons_more_raises_nothing_though_the_roots_are_as_many(m
     run = run_of(S02, "fixed gate")
     outcome = simulate(run)
     assert outcome.hits["b"] == 0
-    assert Search(run).raising("b", outcome) == {Value("drafter_guard", "look-ahead-hash"): 1600}
+    assert Search(run).raising("b", outcome) == {Value("drafter_drop", "look-ahead-hash"): 1600}
 
     def worse(other: Run) -> Outcome:
         found = simulate(other)
@@ -151,7 +151,7 @@ def test_what_lets_a_request_hit_is_named_unless_something_else_gets_worse() -> 
     outcome = simulate(run)
     found = Search(run)
     raised = found.raising("b", outcome)
-    assert raised[Value("drafter_guard", "look-ahead-hash")] == 1600
+    assert raised[Value("drafter_drop", "look-ahead-hash")] == 1600
     # The old gate lets b hit too, what is poisoned.
     old = Value("split", "last-cache-position")
     assert found.tried[old].hits["b"] == 1600 and old not in raised

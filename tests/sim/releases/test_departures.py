@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,9 @@ from stateat.sim.cli.main import main
 from stateat.sim.errors import DepartureWarning
 from stateat.sim.events import Group
 from stateat.sim.options import Offload, Options, Speculative
-from stateat.sim.releases.departures import DEPARTURES, departures
+from stateat.sim.releases.departures import DEPARTURES, Departure, departures
+from stateat.sim.releases.presets import PRESETS, table
+from stateat.sim.releases.support import lacks
 
 ATTENTION = Group("attention", "full-attention", 16)
 STATES = Group("states", "recurrent", 64)
@@ -169,10 +170,14 @@ def test_a_tail_is_published_late_where_a_drafter_gives_up_a_block(
     assert any("publish a prompt's tail behind its prefill" in text for text in said) == stops
 
 
-def test_the_docs_have_each_of_them() -> None:
-    docs = (Path(__file__).resolve().parents[3] / "docs" / "rules.md").read_text()
-    told = re.findall(r"^\| `([\w.]+)` \| (?:all|0\.\d+(?: to 0\.\d+)?) \| (.*) \|$", docs, re.M)
-    assert told == [(departure.option, departure.text) for departure in DEPARTURES]
+@pytest.mark.parametrize("departure", DEPARTURES, ids=list(CASES))
+def test_no_preset_is_told_so_but_those_that_the_docs_name(departure: Departure) -> None:
+    with_it = {**PLAIN, **CASES[next(text for text in CASES if departure.text.startswith(text))][0]}
+    for preset in PRESETS:
+        options = Options(**{**with_it, "preset": preset})
+        refused = any(lacks(options, table(preset, {})))
+        said = f"engine.{departure.option}: {departure.text}" in departures(options)
+        assert not said or refused or preset in departure.presets
 
 
 SCENARIO: dict[str, Any] = {

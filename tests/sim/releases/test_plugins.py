@@ -13,7 +13,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stateat.sim.cli.main import main
-from stateat.sim.releases.plugins import count, counts, guarded, number, shown
+from stateat.sim.releases.plugins import guarded, shown
+from stateat.sim.rules.answers import count, counts, number
 
 SCENARIO = """\
 schema: stateat/1
@@ -188,7 +189,7 @@ ANSWERS = ["None", "float('nan')", "'1'", "True", "10**40", "-10**40", "[10**40]
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
-@pytest.mark.parametrize("rule", ["grid", "seed", "lookup", "retire", "draft_slots"])
+@pytest.mark.parametrize("rule", ["grid", "restore_column", "lookup", "skipped_states", "draft_slots"])
 def test_no_rule_may_answer_that(here: Path, rule: str, answer: str) -> None:
     result = replay(here, f"return {answer}", rule=rule)
     assert result.exit_code == 2, result.output
@@ -198,7 +199,7 @@ def test_no_rule_may_answer_that(here: Path, rule: str, answer: str) -> None:
 @pytest.mark.parametrize(
     "answer", ["0", "-1", "3", "2**62", "-2**62", "[]", "[-1]", "[2**62]", "[0, 0]", "Hit(1, [], 0, [])"]
 )
-@pytest.mark.parametrize("rule", ["grid", "seed", "lookup", "retire", "draft_slots"])
+@pytest.mark.parametrize("rule", ["grid", "restore_column", "lookup", "skipped_states", "draft_slots"])
 def test_numbers_that_the_engine_cannot_use_are_no_traceback(here: Path, rule: str, answer: str) -> None:
     body = f"from stateat.sim.cache.lookup import Hit; return {answer}"
     result = replay(here, body, rule=rule)

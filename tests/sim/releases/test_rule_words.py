@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stateat.sim.cache.drafter_drop import GUARDS
+from stateat.sim.cache.drafter_drop import DRAFTER_DROP
 from stateat.sim.events import Group, Observer
 from stateat.sim.options import Offload, Options, Speculative
 from stateat.sim.rules.proposals import replay_boundary
@@ -98,10 +98,12 @@ def test_whole_blocks_publishes_no_tail_of_attention_either() -> None:
 
 def test_nobody_is_a_look_ahead_drafters_where_the_flagged_groups_drop_and_none_is_flagged() -> None:
     unflagged = Options((ATTENTION, STATES), speculative=AHEAD)
-    assert not GUARDS["drop-flagged"].marks(unflagged) and not GUARDS["drop-flagged"].lookup_drops(unflagged)
+    assert not DRAFTER_DROP["drop-flagged"].marks(unflagged) and not DRAFTER_DROP["drop-flagged"].lookup_drops(
+        unflagged
+    )
     flagged = Options((Group("attention", "full-attention", 16, eagle=True), STATES), speculative=AHEAD)
-    assert GUARDS["drop-flagged"].marks(flagged) and GUARDS["drop-flagged"].lookup_drops(flagged)
-    assert GUARDS["drop"].marks(unflagged)
+    assert DRAFTER_DROP["drop-flagged"].marks(flagged) and DRAFTER_DROP["drop-flagged"].lookup_drops(flagged)
+    assert DRAFTER_DROP["drop"].marks(unflagged)
 
 
 def test_a_connector_that_fails_closed_brings_no_external_tokens_either() -> None:
@@ -172,7 +174,7 @@ def test_a_checkpoint_is_reserved_only_before_the_running_column() -> None:
 
 
 def test_a_tail_that_is_published_late_waits_for_the_next_step_of_its_owner_where_others_are_at_commit() -> None:
-    rules = {"boundaries": "floor", "partial_hit": "published-late"}
+    rules = {"boundaries": "floor", "tail_copy": "published-late"}
     for tokens, claims in ((1, []), (3, [48])):
         arrivals = [Arrival("a", 0, 0, ((1, 48),), tokens)]
         heard, _ = run((ATTENTION, STATES), arrivals, rules=rules, speculative=Speculative("ngram", 1))

@@ -15,7 +15,8 @@ from stateat.sim.errors import InputError, PolicyError
 from stateat.sim.events import Group
 from stateat.sim.options import Options
 from stateat.sim.releases import presets
-from stateat.sim.releases.rules import RULES, Rules, check, resolve, seed_state_block
+from stateat.sim.releases.rules import RULES, Rules, check, resolve
+from stateat.sim.rules.restore_column import state_block_column
 from stateat.sim.run.simulate import drive
 from stateat.sim.workload import Arrival
 
@@ -101,14 +102,14 @@ def test_the_grid(rule: str, block: int, cache_config: int | None, grid: int) ->
 
 @given(st.integers(1, 10**6), st.integers(1, 5000))
 def test_the_seed_is_the_column_that_holds_the_state(computed: int, block: int) -> None:
-    column = seed_state_block(computed, block, 7 * block)
+    column = state_block_column(computed, block, 7 * block)
     assert column * block < computed <= (column + 1) * block
 
 
 def test_the_seed_of_the_published_case() -> None:
     """Mechanisms 4.5: state blocks, not scheduler blocks."""
-    assert seed_state_block(100_096, 128, 2176) == 781
-    assert seed_state_block(110_592, 768, 12_288) == 143
+    assert state_block_column(100_096, 128, 2176) == 781
+    assert state_block_column(110_592, 768, 12_288) == 143
 
 
 # Plug-ins.
@@ -205,7 +206,7 @@ def test_a_rule_with_named_answers_alone_takes_no_plug_in(plug: Plug, rule: str)
         drive(Options(GROUPS, rules={rule: value}, clock="steps"), [Arrival("a", 0, 0, ((1, 40),))])
 
 
-@pytest.mark.parametrize("rule", ["grid", "seed", "lookup", "retire", "draft_slots"])
+@pytest.mark.parametrize("rule", ["grid", "restore_column", "lookup", "skipped_states", "draft_slots"])
 def test_any_rule_that_raises_is_named(plug: Plug, rule: str) -> None:
     value = plug("class Policy:\n    def __call__(self, *args):\n        raise KeyError('oops')\n")
     arrivals = [Arrival("a", 0, 0, ((1, 70),), 2), Arrival("b", 1, 3, ((1, 70), (2, 40)), 40)]

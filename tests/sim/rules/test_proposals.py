@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from stateat.sim.events import Group
 from stateat.sim.options import Options
 from stateat.sim.releases.rules import RULES
-from stateat.sim.rules.proposals import PROPOSALS
-from stateat.sim.rules.split import SPLITS, Chunk, Cut
+from stateat.sim.rules.split import Chunk, Cut
+from stateat.sim.rules.splits import SPLIT
 from stateat.sim.run.simulate import drive
 from stateat.sim.workload import Arrival
 
@@ -138,7 +138,7 @@ def chunks(draw: st.DrawFn) -> Chunk:
     )
 
 
-@pytest.mark.parametrize("name", PROPOSALS)
+@pytest.mark.parametrize("name", SPLIT)
 @given(chunk=chunks())
 def test_a_split_gives_no_more_than_was_offered_and_names_its_stop(name: str, chunk: Chunk) -> None:
     answer = cut(name, chunk)
@@ -177,8 +177,3 @@ def test_the_laws_are_broken_by_the_others() -> None:
     assert chunk.start + cut("size-floor", chunk).tokens == 58
     replayed = replace(chunk, num_tokens=129)
     assert chunk.start + cut("new-requests-only", replayed).tokens == 60
-
-
-def test_names_are_unique() -> None:
-    assert not SPLITS.keys() & PROPOSALS.keys()
-    assert RULES["split"].keys() == SPLITS.keys() | PROPOSALS.keys()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stateat.sim.events import Group, Observer
 from stateat.sim.options import Options
 from stateat.sim.rules.retention import (
-    RETENTIONS,
+    RETENTION,
     Retention,
     floored,
     longer_only,
@@ -61,7 +61,7 @@ def test_an_interval_keeps_its_multiples(interval: int | None, kept: list[int]) 
 
 def test_what_is_asked_for_is_in_force_where_the_rule_knows_it() -> None:
     force = {}
-    for name, rule in RETENTIONS.items():
+    for name, rule in RETENTION.items():
         assert isinstance(rule, Retention)
         force[name] = [rule.interval(asked) for asked in (None, 0, 64)]
     assert force.pop("dense") == [None, None, None]

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateat.sim.rules.state_writes import KERNELS, Kernel, Left, Span, end_only, flat_grid, own_grid
+from stateat.sim.events import Group
+from stateat.sim.options import Options
+from stateat.sim.rules.state_writes import STATE_WRITES, Left, Span, end_only, flat_grid, own_grid
 
 
 @st.composite
@@ -83,5 +85,7 @@ def test_on_the_flat_grid_a_second_row_is_short_by_what_the_first_leaves_over(
 
 
 def test_only_the_align_kernels_have_no_all_mode() -> None:
-    modes = {name: kernel.all_mode for name, kernel in KERNELS.items() if isinstance(kernel, Kernel)}
-    assert [name for name, all_mode in modes.items() if not all_mode] == ["align"]
+    groups = (Group("attention", "full-attention", 16), Group("states", "recurrent", 16, mamba_cache_mode="all"))
+    refused = {name: list(value.lacks(Options(groups))) for name, value in STATE_WRITES.records.items()}
+    assert refused.pop("align") == [(("groups", 1, "mamba_cache_mode"), "all", "align", "")]
+    assert not any(refused.values())

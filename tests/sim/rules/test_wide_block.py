@@ -13,10 +13,11 @@ from stateat.oracle.evidence import Evidence
 from stateat.oracle.states import family as family_of
 from stateat.sim.events import Group
 from stateat.sim.options import Options, Speculative
+from stateat.sim.releases.policy import Policy
 from stateat.sim.releases.presets import table
 from stateat.sim.releases.support import lacks
-from stateat.sim.rules.wide_block import WIDE_BLOCKS
-from stateat.sim.run.simulate import drive, options_in_force
+from stateat.sim.rules.wide_block import WIDE_BLOCK
+from stateat.sim.run.simulate import drive
 from stateat.sim.workload import Arrival
 
 WIDE = Options(
@@ -69,7 +70,7 @@ def test_to_wait_is_to_hang_exactly_if_a_prompt_never_fits(block: int, cap: int)
     assert hangs == (cap < block)
 
 
-@pytest.mark.parametrize("policy", WIDE_BLOCKS)
+@pytest.mark.parametrize("policy", WIDE_BLOCK)
 @pytest.mark.parametrize(
     ("budget", "threshold", "keys"),
     [
@@ -97,10 +98,10 @@ def test_i2_counts_what_a_drafter_takes_off_the_longest_chunk(taken: int) -> Non
         max_num_seqs=1,
         clock="steps",
     )
-    assert options_in_force(options)["longest_chunk"] == 16 - taken
+    assert Policy.of(options).in_force()["longest_chunk"] == 16 - taken
     outcome = drive(options, [Arrival("a", 0, 0, ((1, 13),))])
     assert (outcome.ends["a"], outcome.findings) == ((12, 13) if taken else (13,), ())
-    unheard = options_in_force(options) | {"longest_chunk": 16}
+    unheard = Policy.of(options).in_force() | {"longest_chunk": 16}
     evidence = Evidence(family_of("digest"))
     evidence.configure(options.groups, 4, unheard)
     evidence.arrive("a", 0, ((1, 13),), None, 1)

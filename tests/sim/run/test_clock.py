@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateat.sim.engine.scheduler import Step
+from stateat.sim.engine.step import Step
 from stateat.sim.events import EVENTS, Group, Observer
 from stateat.sim.options import Costs, Options
 from stateat.sim.run.clock import LIVELOCK_STEPS, step_us

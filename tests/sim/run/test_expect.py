@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateat.sim.events import Finding
-from stateat.sim.run.expect import compare, finding_facts, findings_match, number_matches
+from stateat.sim.run.expect import compare, finding_facts, findings_match
 from stateat.sim.run.result import Failure, Outcome, States
+from stateat.sim.scenario.counts import number_matches
 from stateat.sim.scenario.truth import Truth
 
 

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from worlds import World, worlds
 
 import stateat
-from stateat.sim.engine.scheduler import Step
+from stateat.sim.engine.step import Step
 from stateat.sim.errors import InputError, MissingError
 from stateat.sim.releases.presets import PRESETS
+from stateat.sim.report.recorded import RecordedResult
 from stateat.sim.run import frames
 from stateat.sim.run.clock import step_us
 from stateat.sim.run.recorder import Columns
@@ -90,7 +91,7 @@ def test_frames_do_not_depend_on_fast_forwarding(file: Path) -> None:
         except MissingError as error:
             pytest.skip(str(error))
         quick, full = (
-            Result("", "", "", "", "us", {run.variant: outcome}, columns={(run.variant, ""): heard})
+            RecordedResult("", "", "", "", "us", {run.variant: outcome}, columns={(run.variant, ""): heard})
             for outcome, heard in ((one, fast), (other, slow))
         )
         pd.testing.assert_frame_equal(quick.requests, full.requests)
@@ -108,7 +109,7 @@ def test_the_prefill_of_all_steps_is_that_of_the_outcome(world: World, preset: s
     """Drafts behind a prompt's end are no prefill in either."""
     world, columns = world.under(preset), Columns()
     outcome = drive(world.options, world.arrivals, world.budgets, observers=[columns])
-    steps = Result("", "", "", "", "us", {"": outcome}, columns={("", ""): columns}).steps
+    steps = RecordedResult("", "", "", "", "us", {"": outcome}, columns={("", ""): columns}).steps
     assert steps["prefill_tokens"].sum() == outcome.prefill_tokens
     behind = (np.asarray(columns.chunk_prefill) * np.asarray(columns.chunk_drafts)).any()
     event(f"drafts behind a prompt: {bool(behind)}")

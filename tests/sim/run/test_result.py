@@ -12,7 +12,8 @@ from fake_engines import SCENARIO
 import stateat
 from stateat.sim.errors import EngineError, NotAsExpected, PolicyError, RefusedError
 from stateat.sim.events import Finding
-from stateat.sim.run.result import Failure, NotRun, Outcome, Result, States
+from stateat.sim.report.recorded import RecordedResult
+from stateat.sim.run.result import Failure, NotRun, Outcome, States
 from stateat.sim.scenario.truth import Truth
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -32,9 +33,9 @@ def outcome(variant: str = "v", **changes: Any) -> Outcome:
     return Outcome(variant, "vllm-0.27.0", (), {}, **changes)
 
 
-def result(*outcomes: Outcome, **changes: Any) -> Result:
+def result(*outcomes: Outcome, **changes: Any) -> RecordedResult:
     variants = {each.variant: each for each in outcomes or (outcome(),)}
-    return Result("s", "", "", "s.yaml", "us", variants, **changes)
+    return RecordedResult("s", "", "", "s.yaml", "us", variants, **changes)
 
 
 POISONED = outcome(poisoned=1, findings=(finding(),))
@@ -60,7 +61,7 @@ REFUSED = NotRun("w", "", RefusedError("w has no such thing"))
         (result(POISONED, baseline="vllm:0.27.0"), True, []),
     ],
 )
-def test_ok_is_that_all_ran_and_nothing_is_wrong(found: Result, ok: bool, keys: list[str]) -> None:
+def test_ok_is_that_all_ran_and_nothing_is_wrong(found: RecordedResult, ok: bool, keys: list[str]) -> None:
     assert (found.ok, [failure.key for failure in found.failures]) == (ok, keys)
     if ok:
         found.raise_for_findings()

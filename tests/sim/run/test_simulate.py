@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
+import json
+from dataclasses import fields, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_engines import SCENARIO
 
+from stateat.oracle.audit import Auditor
+from stateat.oracle.records import Counts as OracleCounts
+from stateat.sim.adapters.log import Recorder
 from stateat.sim.errors import InputError, PolicyError
 from stateat.sim.events import SCHEMA, Finding, Group, Observer
 from stateat.sim.options import Options
+from stateat.sim.releases.policy import Policy
 from stateat.sim.report.machine.json import dumps
-from stateat.sim.run.result import Outcome
-from stateat.sim.run.simulate import SUMMED, drive, options_in_force, replay, simulate, sum_of
+from stateat.sim.run.digest import Digest
+from stateat.sim.run.result import Outcome, States
+from stateat.sim.run.simulate import audit, drive, outcome_of, replay, simulate, sum_of
+from stateat.sim.run.tally import Tally
+from stateat.sim.scenario.counts import COUNTS
 from stateat.sim.scenario.load import load, runs
+from stateat.sim.scenario.truth import Truth
 from stateat.sim.workload import Arrival
 
 SEEDS = Path(__file__).resolve().parents[3] / "scenarios" / "seeds"
@@ -78,8 +88,8 @@ def test_the_run_event_says_what_is_in_force() -> None:
 def test_the_grid_in_force_is_the_rules() -> None:
     groups = (Group("attention", "full-attention", 16), Group("gdn", "recurrent", 1648))
     options = Options(groups, cache_config_block_size=816)
-    assert options_in_force(options)["grid"] == 816
-    assert options_in_force(replace(options, rules={"grid": "recurrent-group"}))["grid"] == 1648
+    assert Policy.of(options).in_force()["grid"] == 816
+    assert Policy.of(replace(options, rules={"grid": "recurrent-group"})).in_force()["grid"] == 1648
 
 
 def test_a_broken_policy_is_named_with_scenario_variant_and_case() -> None:
@@ -108,8 +118,8 @@ def test_a_variant_is_the_sum_of_its_cases() -> None:
     (total,) = replay(load(S01), only=["old gate"]).variants.values()
     assert len(total.cases) == 20
     assert total.violated == sum(c.violated for c in total.cases.values()) == 14
-    for name in SUMMED:
-        assert getattr(total, name) == sum(getattr(c, name) for c in total.cases.values())
+    for name, count in COUNTS.items():
+        assert getattr(total, name) == count.total(getattr(c, name) for c in total.cases.values())
     assert len(total.findings) == sum(len(c.findings) for c in total.cases.values())
     assert [f.id for f in total.findings] == list(range(len(total.findings)))
     digests = "".join(c.digest for c in total.cases.values())
@@ -133,7 +143,45 @@ def test_roots_are_renumbered_with_their_findings() -> None:
 
 def test_every_count_that_adds_up_is_added() -> None:
     numbers = {name for name, value in vars_of(Outcome("v", "p", (), {})).items() if type(value) in (int, float)}
-    assert numbers - {"livelock", "free_blocks"} == set(SUMMED)
+    assert numbers - {"free_blocks", "wall_s"} == {name for name, count in COUNTS.items() if count.total is sum}
+
+
+@pytest.mark.parametrize(("poisoned", "mid_block", "violated"), [(0, 0, 0), (2, 0, 1), (0, 3, 1), (1, 1, 1)])
+def test_a_run_is_violated_by_a_wrong_claim_or_by_a_start_inside_a_block(
+    poisoned: int, mid_block: int, violated: int
+) -> None:
+    auditor = Auditor()
+    auditor.counts.poisoned, auditor.counts.mid_block = poisoned, mid_block
+    assert outcome_of("v", "p", (), {}, auditor, Tally(), Digest()).violated == violated
+
+
+def test_of_the_cases_the_nearest_wrong_state_is_kept() -> None:
+    def case(nearest: float | None) -> Outcome:
+        return Outcome("v", "p", (), {}, states=States(Truth(state="ssd"), 8, nearest_wrong=nearest))
+
+    total = sum_of({"a": case(0.5), "b": case(0.25), "c": case(None), "d": case(0.75)}).states
+    assert total is not None and total.nearest_wrong == 0.25
+
+
+def test_a_log_that_merges_two_decode_steps_is_refused_where_each_is_rounded(tmp_path: Path) -> None:
+    request = {"id": "a", "prompt": [[1, 20]], "max_tokens": 5}
+    (run,) = load({**SCENARIO, "workload": {"requests": [request]}}).expanded
+    path = tmp_path / "run.jsonl"
+    with path.open("w") as stream:
+        simulate(run, [Recorder(stream)])
+    advances = [line for line in path.read_text().splitlines() if '"advance"' in line]
+    assert [json.loads(line)["steps"] for line in advances] == [0, 0, 0, 2, 0]
+    assert audit(path).ok
+    with pytest.raises(InputError, match="advance: 2 decode steps in one, and a state in float16 is rounded at each"):
+        audit(path, {"state": "gated-delta", "dtype": "float16"})
+
+
+def test_each_count_is_told_by_one_who_counts_it() -> None:
+    """Whoever adds a count counts it in one place: the tally, the oracle, or where both are put together."""
+    told = [{*vars(Tally())}, {each.name for each in fields(OracleCounts)}]
+    derived = {"tainted_requests", "not_judged", "violated"}
+    for name in COUNTS:
+        assert sum(name in part for part in told) == (0 if name in derived - {"not_judged"} else 1), name
 
 
 def vars_of(outcome: Outcome) -> dict[str, Any]:

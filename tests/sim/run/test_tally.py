@@ -127,3 +127,12 @@ def test_only_so_many_requests_are_listed_and_all_are_counted() -> None:
     assert len(made.ends) == LISTED_REQUESTS and last not in made.ends
     assert made.hits == {"r0": 16}
     assert (made.hit_tokens, made.chunks) == (32, 2)
+
+
+def test_who_starts_from_a_state_has_it_from_a_hit_a_tier_or_a_connector() -> None:
+    made = tally("a", "b", "c")
+    made.admit("a", 0, 0, False)
+    made.admit("b", 16, 0, False)
+    made.admit("c", 0, 16, False)
+    made.admit("a", 16, 8, True)
+    assert (made.starts, made.restores) == (3, 2)

@@ -261,7 +261,7 @@ def test_wrong_names_on_the_command_line(written: Any) -> None:
 
 def test_a_rule_of_the_command_line_does_not_take_away_what_an_option_needs(written: Any) -> None:
     text = HEAD.replace("engine:\n", "engine:\n  preset: vllm-0.32.0\n  num_prefill_checkpoint_blocks: 1\n")
-    assert runs(load(written(text)), rules={"retire": "walks-gaps"})
+    assert runs(load(written(text)), rules={"skipped_states": "walks-gaps"})
     with pytest.raises(InputError, match=r"--rule: variant \S+: num_prefill_checkpoint_blocks: found 1, allowed 0"):
         runs(load(written(text)), rules={"checkpoint": "none"})
 

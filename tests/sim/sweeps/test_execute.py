@@ -26,7 +26,7 @@ from stateat.sim.sweeps import execute as executing
 from stateat.sim.sweeps.journal import Journal, path_of
 from stateat.sim.sweeps.pool import Pool
 from stateat.sim.sweeps.read import read
-from stateat.sim.sweeps.work import COUNTS, work
+from stateat.sim.sweeps.work import CAME, work
 
 ROOT = Path(__file__).resolve().parents[3]
 RULES = '''
@@ -112,7 +112,7 @@ def test_the_table_is_the_same_bytes_for_any_number_of_jobs(tmp_path: Path, suff
 def test_a_row_is_what_the_run_comes_to() -> None:
     table = stateat.sweep(small_sweep.sweep())
     assert list(table.columns) == [
-        "run", "point", "seed", "variant", "case", "engine.max_num_batched_tokens", *COUNTS, "error",
+        "run", "point", "seed", "variant", "case", "engine.max_num_batched_tokens", *CAME, "error",
     ]  # fmt: skip
     assert table["run"].tolist() == list(range(8))
     assert table["poisoned"].sum() > 0
@@ -120,8 +120,8 @@ def test_a_row_is_what_the_run_comes_to() -> None:
         scenario = small_sweep.base(seed=row["seed"])
         scenario["engine"]["max_num_batched_tokens"] = row["engine.max_num_batched_tokens"]
         outcome = simulate(next(r for r in load(scenario).expanded if r.variant == row["variant"]))
-        for name in COUNTS:
-            if name in ("starts", "clock") or name.startswith("ttft_"):
+        for name in CAME:
+            if name == "clock" or name.startswith("ttft_"):
                 continue
             assert row[name] == getattr(outcome, name), name
         assert (row["starts"], row["clock"]) == (outcome.restores, "us")

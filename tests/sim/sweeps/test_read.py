@@ -57,6 +57,13 @@ def test_any_key_of_a_scenario_can_be_named(key: str, location: tuple[str | int,
     assert locate_key(tree(base), key) == location
 
 
+def test_of_two_variants_whose_names_a_key_may_begin_with_the_longer_one_is_meant() -> None:
+    base = small_sweep.base(variants={"old": {}, "old.engine": {}})
+    assert locate_key(tree(base), "variants.old.engine") == ("variants", "old.engine")
+    assert locate_key(tree(base), "variants.old.engine.engine.num_blocks")[:2] == ("variants", "old.engine")
+    assert locate_key(tree(base), "variants.old.engine.num_blocks")[:2] == ("variants", "old")
+
+
 @pytest.mark.parametrize(
     ("key", "near"),
     [

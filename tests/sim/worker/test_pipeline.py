@@ -41,7 +41,7 @@ ONE = Arrival("a", 0, 0, ((1, 200),), 3)
 
 
 def request(name: str) -> Any:
-    return type("Request", (), {"id": name, "tables": []})()
+    return type("Request", (), {"id": name})()
 
 
 def batch(index: int, *requests: Any) -> Batch:
@@ -66,7 +66,7 @@ def test_what_is_dropped_leaves_the_others_in_place() -> None:
     first.published = [("a", (1, b"x", 7)), ("b", (1, b"y", 8))]
     pipeline.push(first)
     assert pipeline.tokens(a) == 10
-    assert pipeline.drop(a) == [(1, b"x", 7)]
+    assert pipeline.drop(a, {7}) == [(1, b"x", 7)]
     assert not pipeline.has(a) and pipeline.has(b)
     assert first.published == [("b", (1, b"y", 8))]
 
@@ -111,14 +111,14 @@ def test_what_an_aborted_request_had_in_flight_runs_and_is_not_heard_of() -> Non
     abort = next(i for i, e in enumerate(events) if e[0] == "abort")
     after = [e for e in events[abort:] if e[0] in ("advance", "output", "finish")]
     assert [e[0] for e in after] == ["advance", "advance"]
-    dropped = play(3, replace(ONE, abort=3), abort="dropped")
+    dropped = play(3, replace(ONE, abort=3), aborted_steps="dropped")
     abort = next(i for i, e in enumerate(dropped) if e[0] == "abort")
     assert not [e for e in dropped[abort:] if e[0] == "advance"]
 
 
 def test_what_a_dropped_step_was_to_make_true_is_withdrawn_where_that_is_the_rule() -> None:
     kept, withdrawn = (
-        [e for e in play(3, replace(ONE, abort=3), abort=rule) if e[0] == "unclaim"]
+        [e for e in play(3, replace(ONE, abort=3), aborted_steps=rule) if e[0] == "unclaim"]
         for rule in ("dropped", "dropped-and-unpublished")
     )
     assert kept == []
@@ -134,8 +134,8 @@ def test_what_a_dropped_step_was_to_make_true_is_withdrawn_where_that_is_the_rul
         ("vllm-0.29.0", {}, 1269, 15),
         ("vllm-0.32.0", {}, 1267, 6),
         ("vllm-0.33.0", {}, 1267, 6),
-        ("vllm-0.26.0", {"free": "at-once"}, 1268, 7),
-        ("vllm-0.33.0", {"free": "at-once"}, 1268, 7),
+        ("vllm-0.26.0", {"deferred_free": "at-once"}, 1268, 7),
+        ("vllm-0.33.0", {"deferred_free": "at-once"}, 1268, 7),
     ],
 )
 def test_a_victim_whose_blocks_have_to_wait_is_preempted_in_vain_up_to_029(

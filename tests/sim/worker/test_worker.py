@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stateat.sim.cache.groups import CopyOnWrite
 from stateat.sim.events import Group, Observer
-from stateat.sim.releases.rules import seed_state_block
+from stateat.sim.rules.restore_column import state_block_column
 from stateat.sim.worker.block_tables import Rows
 from stateat.sim.worker.faults import Memory
 from stateat.sim.worker.worker import Row, Worker
@@ -48,7 +48,7 @@ class Heard(Observer):
         self.events.append(("allocate", request, group, column, list(slots)))
 
 
-def worker(drafts: int = 0, keeps: bool = True, seed: Any = seed_state_block) -> tuple[Worker, Heard]:
+def worker(drafts: int = 0, keeps: bool = True, seed: Any = state_block_column) -> tuple[Worker, Heard]:
     heard = Heard()
     return Worker(GROUPS, drafts, seed, 64, Memory(keeps), heard), heard
 
@@ -325,7 +325,7 @@ def test_a_seed_past_its_row_finds_the_next_one() -> None:
 
 def views(**memory: bool) -> list[tuple[int, int]]:
     heard = Heard()
-    told = Worker(GROUPS, 2, seed_state_block, 64, Memory(**memory), heard)
+    told = Worker(GROUPS, 2, state_block_column, 64, Memory(**memory), heard)
     first, second = Asker("a"), Asker("b", pages=[[], list(range(200, 220))])
     told.before(0, [row(first, 0, 16), row(second, 0, 16)], [], [[], []])
     return [event[6][0] for event in heard.events]
@@ -338,7 +338,7 @@ def test_prefills_alone_take_the_first_rows_columns() -> None:
 
 def test_beside_a_speculative_row_each_has_its_own() -> None:
     heard = Heard()
-    told = Worker(GROUPS, 2, seed_state_block, 64, Memory(strides=False), heard)
+    told = Worker(GROUPS, 2, state_block_column, 64, Memory(strides=False), heard)
     decode = Asker("d", num_prompt=10, running=[-1, 0])
     told.before(0, [row(decode, 12, 15, [1, 2]), row(Asker("b", pages=[[], [200, 201, 202]]), 0, 16)], [], [[], []])
     assert heard.events[-1][6] == [(16, 200)]

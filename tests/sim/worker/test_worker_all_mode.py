@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from stateat.sim.events import Group, Observer
-from stateat.sim.releases.rules import seed_state_block
-from stateat.sim.rules.state_writes import KERNELS
+from stateat.sim.rules.restore_column import state_block_column
+from stateat.sim.rules.state_writes import STATE_WRITES
 from stateat.sim.worker.faults import MEMORIES
 from stateat.sim.worker.worker import Row, Worker
 
@@ -48,8 +48,8 @@ def worker(
     groups: tuple[Group, ...] = ALL, drafts: int = 3, memory: str = "v2", kernel: str = "align-and-all", chunk: int = 0
 ) -> tuple[Worker, Heard]:
     heard = Heard()
-    rules: tuple[Any, Any] = (MEMORIES[memory], KERNELS[kernel])
-    return Worker(groups, drafts, seed_state_block, 64, rules[0], heard, None, rules[1], chunk), heard
+    rules: tuple[Any, Any] = (MEMORIES[memory], STATE_WRITES[kernel])
+    return Worker(groups, drafts, state_block_column, 64, rules[0], heard, None, rules[1], chunk), heard
 
 
 def step(told: Worker, number: int, *rows: Row) -> None:

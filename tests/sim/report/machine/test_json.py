@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from stateat.sim.errors import EngineError
 from stateat.sim.report.machine.json import dumps, to_json
 from stateat.sim.run.result import Failure, NotRun, Outcome, Result
+from stateat.sim.scenario.counts import COUNTS
 
 OUTCOME_KEYS = [
     "poisoned", "poisoned_roots", "findings", "wrong_restores", "wrong_reads", "tainted_requests",
@@ -31,12 +32,18 @@ def test_the_keys_are_the_published_ones_in_their_order(told: SimpleNamespace) -
 
 def test_every_count_of_an_outcome_is_in_the_json(told: SimpleNamespace) -> None:
     tree = to_json(told.result())["variants"]["old gate"]
-    not_counts = {"variant", "preset", "groups", "rules", "time_us", "wall_s", "free_blocks", "states", "engine"}
+    not_counts = {"variant", "preset", "groups", "rules", "wall_s", "free_blocks", "states", "engine"}
     # Of the frames: single requests and claims, as many as there are.
     not_counts |= {"tainted", "wrong_claims"}
     # Of logs that leave something out.
-    not_counts |= {"not_asked", "judged"}
+    not_counts |= {"not_asked"}
+    not_counts |= {name for name, count in COUNTS.items() if not count.in_json}
     assert set(Outcome.__dataclass_fields__) - not_counts == set(tree)
+
+
+def test_hits_and_loads_are_told_apart(told: SimpleNamespace) -> None:
+    tree = to_json(told.result(x=told.outcome(hits={"b": 1600}, loads={"b": 16})))["variants"]["old gate"]
+    assert (tree["hits"], tree["loads"]) == ({"b": 1600}, {"b": 16})
 
 
 def test_what_did_not_run_is_in_the_json_and_so_is_the_engine(told: SimpleNamespace) -> None:

@@ -6,11 +6,13 @@ from dataclasses import replace
 from types import SimpleNamespace
 from xml.etree import ElementTree as ET
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stateat.sim.errors import EngineError, RefusedError
 from stateat.sim.report.machine.junit import to_junit
+from stateat.sim.report.words.findings import SHOWN_FINDINGS
 from stateat.sim.run.result import Failure, NotRun, Outcome, Result
 
 
@@ -136,3 +138,11 @@ def test_a_finding_that_comes_again_step_by_step_is_one_line(told: SimpleNamespa
     assert text.count("  wrong ") == 10
     assert "steps 0, 12  wrong 0" in text
     assert "all 24: I1 wrong offset 24" in text
+
+
+@pytest.mark.parametrize(("count", "summed"), [(SHOWN_FINDINGS, False), (SHOWN_FINDINGS + 1, True)])
+def test_findings_are_summed_up_only_where_some_are_not_shown(told: SimpleNamespace, count: int, summed: bool) -> None:
+    findings = tuple(told.finding(i, message=f"wrong {i}") for i in range(count))
+    text = to_junit([told.result(x=told.clean("x", findings=findings), expected=False)])
+    assert text.count("  wrong ") == SHOWN_FINDINGS
+    assert (f"all {count}: " in text) == summed

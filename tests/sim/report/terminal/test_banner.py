@@ -59,7 +59,7 @@ def test_the_head_says_what_a_minimum_leaves_out(told: SimpleNamespace) -> None:
     short = Options(told.groups, speculative=Speculative("mtp", 1), max_model_len=3199)
     assert "3200 tokens (alone, first repeat; max_model_len is 3199)" in text(short)
     plain = tuple(Group(g.name, g.kind, g.block_size) for g in told.groups)
-    popped = Options(plain, rules={"drafter_guard": "pop"}, speculative=Speculative("mtp", 1))
+    popped = Options(plain, rules={"drafter_drop": "pop"}, speculative=Speculative("mtp", 1))
     assert "no prompt up to 8002 tokens is hit by its first repeat" in text(popped)
     assert "prefix caching off" in text(Options(told.groups, enable_prefix_caching=False))
 

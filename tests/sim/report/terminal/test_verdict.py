@@ -12,7 +12,6 @@ from yaml import safe_load
 
 from stateat.sim.errors import EngineError, RefusedError
 from stateat.sim.report.machine.junit import to_junit
-from stateat.sim.report.terminal.text import wrongs
 from stateat.sim.report.terminal.verdict import print_expectations, print_verdict, ready_expectation, standing, verdict
 from stateat.sim.run.expect import compare
 from stateat.sim.run.result import Failure, NotRun, Outcome, Result
@@ -89,14 +88,14 @@ def test_an_expectation_of_which_nothing_was_compared_is_not_met(told: SimpleNam
 def test_wrong_reads_are_called_so_and_not_poisoned(told: SimpleNamespace) -> None:
     read = told.finding(invariant="I12")
     outcome = told.outcome("v", poisoned=0, findings=(read,), wrong_restores=0, wrong_reads=2)
-    assert wrongs(outcome) == {"wrong read": 2}
+    assert outcome.wrongs == {"wrong read": 2}
     assert verdict(told.result(v=outcome, expected=False)) == "wrong reads, and the file expects nothing"
     both = told.outcome("v", poisoned=0, wrong_restores=1, findings=(read, told.finding(1, invariant="I5")))
-    assert wrongs(both) == {"wrong restore": 1, "I5 finding": 1}
+    assert both.wrongs == {"wrong restore": 1, "I5 finding": 1}
     started = told.outcome("v", poisoned=0, wrong_restores=0, findings=(told.finding(invariant="I6"),))
     assert verdict(told.result(v=started, expected=False)) == "I6 findings, and the file expects nothing"
-    assert wrongs(told.outcome()) == {"poisoned": 1}
-    assert wrongs(told.clean()) == {}
+    assert told.outcome().wrongs == {"poisoned": 1}
+    assert told.clean().wrongs == {}
 
 
 def test_a_check_that_fails_shows_both_values_and_a_line_ready_to_be_expected(told: SimpleNamespace) -> None:

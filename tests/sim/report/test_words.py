@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateat.sim.events import Write
-from stateat.sim.report.terminal.text import (
-    SHOWN_CHARACTERS,
+from stateat.sim.report.words.failures import SHOWN_CHARACTERS, failure_lines
+from stateat.sim.report.words.findings import (
     disagreement,
     evidence_lines,
-    failure_lines,
     finding_line,
     one_line,
     roots_first,

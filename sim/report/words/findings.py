@@ -1,24 +1,19 @@
-"""Findings and failed expectations in words: what the table and JUnit both say."""
+"""Findings in words: a line each, what led to it and what came of it, and how several are ordered."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from itertools import zip_longest
-from typing import Any
 
-from stateat.sim.events import GRAVE, Finding, Severity, Write
+from stateat.sim.events import Finding, Severity, Write
 from stateat.sim.printable import one_line
-from stateat.sim.run.result import Failure, Outcome
+from stateat.sim.run.result import Outcome
 
 SHOWN_FINDINGS = 10
 SHOWN_READERS = 8
 SHOWN_SPANS = 4
-SHOWN_CHARACTERS = 160
-READS = ("I10", "I12")
-"""Invariants whose findings are wrong reads."""
 WRITES = {
     "cow": "copy of a shared slot before it is written",
     "pre": "copy before the step, into the column where its chunk ends",
@@ -27,12 +22,6 @@ WRITES = {
 }
 """Writes that are no chunk, in words."""
 _SEVERITIES = tuple(Severity)
-_ONE_OF_A_KIND = ("min", "max", "contains")
-
-
-def plural(count: int, noun: str) -> str:
-    """``1 root``, ``3 roots``."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def findings_of(outcome: Outcome) -> Iterator[tuple[str, Finding]]:
@@ -84,7 +73,7 @@ def steps_text(steps: Sequence[int]) -> str:
 
 
 def evidence_lines(finding: Finding) -> Iterator[str]:
-    """What led to a finding and what came of it, a line each."""
+    """Return what led to a finding and what came of it, a line each."""
     if finding.write is not None:
         yield one_line(f"written   {write_text(finding.write)}")
     if finding.rel_error is not None:
@@ -107,17 +96,6 @@ def write_text(write: Write) -> str:
     return f"by {write.request} in step {write.step}: {WRITES.get(write.kind, write.kind)}{span}"
 
 
-def wrongs(outcome: Outcome) -> dict[str, int]:
-    """What is grave of a run, and how often: wrong claims, or else wrong reads and findings that are neither."""
-    if outcome.poisoned:
-        return {"poisoned": outcome.poisoned}
-    reads = {"wrong restore": outcome.wrong_restores, "wrong read": outcome.wrong_reads}
-    found = {noun: count for noun, count in reads.items() if count}
-    told = READS if found else ()
-    others = Counter(f.invariant for f in outcome.findings if f.severity in GRAVE and f.invariant not in told)
-    return found | {f"{invariant} finding": count for invariant, count in sorted(others.items())}
-
-
 def summary(findings: Iterable[Finding]) -> str:
     """Counts per invariant and verdict: ``I1 wrong offset 3, I1 tainted 12, I2 2``."""
     counts = Counter(f"{f.invariant} {f.verdict}".strip() for f in findings)
@@ -125,7 +103,7 @@ def summary(findings: Iterable[Finding]) -> str:
 
 
 def disagreement(outcome: Outcome, again: Outcome) -> str:
-    """What differs of a run that was repeated step by step: digests, the first finding that does, or counts."""
+    """Return what differs of a run that was repeated step by step: digests, the first finding that does, or counts."""
     parts = []
     if outcome.digest != again.digest:
         parts.append(f"digests {outcome.digest[:16]} and {again.digest[:16]}")
@@ -146,94 +124,3 @@ def _instead(found: Finding | None, again: Finding | None) -> str:
         name = next(f.name for f in fields(Finding) if getattr(found, f.name) != getattr(again, f.name))
         one, other = f"{one}, {name} {getattr(found, name)}", str(getattr(again, name))
     return f"{one}; step by step: {other}"
-
-
-def failure_name(failure: Failure) -> str:
-    """``variant / case: key``."""
-    return one_line(f"{case_name(failure.variant, failure.case)}: {failure.key}")
-
-
-def case_name(variant: str, case: str) -> str:
-    """``variant``, or ``variant / case``."""
-    return f"{variant} / {case}" if case else variant
-
-
-def failure_lines(failure: Failure) -> list[str]:
-    """What was expected and what was found: only the parts that differ, where both have parts."""
-    lines = _unmatched(failure.expected, failure.found)
-    for path, expected, found in [] if lines else _differences(failure.expected, failure.found, ""):
-        if path:
-            lines.append(f"at {path}")
-        lines += [f"expected  {shown(expected)}", f"found     {shown(found)}"]
-    return [one_line(line) for line in lines]
-
-
-def _unmatched(expected: Any, found: Any) -> list[str]:
-    """Of expected findings, which match on the keys given and in any order: those missing and those too many."""
-    if isinstance(expected, Mapping) and set(expected) == {"contains"}:
-        wanted, only = expected["contains"], False
-    else:
-        wanted, only = expected, True
-    if not (_is_list(wanted) and _is_list(found) and all(isinstance(entry, Mapping) for entry in [*wanted, *found])):
-        return []
-    left = list(found)
-    missing = []
-    for entry in wanted:
-        match = next((i for i, other in enumerate(left) if _fits(entry, other)), None)
-        if match is None:
-            missing.append(entry)
-        else:
-            del left[match]
-    lines = [f"missing       {shown(entry)}" for entry in missing]
-    return lines + [f"not expected  {shown(entry)}" for entry in left if only or missing]
-
-
-def _fits(entry: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
-    return all(key in found and found[key] == value for key, value in entry.items())
-
-
-def _differences(expected: Any, found: Any, path: str) -> list[tuple[str, Any, Any]]:
-    if isinstance(expected, Mapping) and isinstance(found, Mapping) and not set(expected) & set(_ONE_OF_A_KIND):
-        parts = [
-            _differences(value, found.get(key, "nothing"), f"{path}.{key}" if path else str(key))
-            for key, value in expected.items()
-            if key not in found or not _same(value, found[key])
-        ]
-        if parts:
-            return [difference for part in parts for difference in part]
-    if _is_list(expected) and _is_list(found) and len(shown(expected) + shown(found)) > SHOWN_CHARACTERS:
-        return [_first_difference(expected, found, path)]
-    return [(path, expected, found)]
-
-
-def _first_difference(expected: Sequence[Any], found: Sequence[Any], path: str) -> tuple[str, Any, Any]:
-    same = 0
-    while same < min(len(expected), len(found)) and _same(expected[same], found[same]):
-        same += 1
-    ends = [values[same] if same < len(values) else f"nothing ({len(values)} in all)" for values in (expected, found)]
-    return f"{path}[{same}]", ends[0], ends[1]
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
-
-
-def _same(expected: Any, found: Any) -> bool:
-    if _is_list(expected) and _is_list(found):
-        return list(expected) == list(found)
-    return bool(expected == found)
-
-
-def shown(value: Any) -> str:
-    """A value as a scenario file would have it, cut where it gets long."""
-    text = value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False)
-    return text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON has it."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if _is_list(value):
-        return [plain(item) for item in value]
-    return value if isinstance(value, str | int | float | bool | None) else str(value)

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from stateat.sim.events import Group
 from stateat.sim.options import Options
 from stateat.sim.releases.rules import RULES
-from stateat.sim.rules.start_column import (
-    SEEDS,
+from stateat.sim.rules.restore_column import (
+    RESTORE_COLUMN,
     config_block,
     divisor,
-    seed_fresh_slot,
-    seed_scheduler_block,
-    seed_stale_config,
-    seed_state_block,
+    fresh_slot_column,
+    scheduler_block_column,
+    stale_config_column,
+    state_block_column,
 )
 
 
@@ -37,33 +37,33 @@ def options(block: int, config: int | None = None, initial: int = 16) -> Options
 )
 def test_the_columns_of_the_reports(computed: int, state: int, config: int, wrong: int, right: int) -> None:
     """Mechanisms 4.5."""
-    assert seed_scheduler_block(computed, state, config) == seed_stale_config(computed, state, config) == wrong
-    assert seed_state_block(computed, state, config) == right
+    assert scheduler_block_column(computed, state, config) == stale_config_column(computed, state, config) == wrong
+    assert state_block_column(computed, state, config) == right
 
 
 @given(st.integers(1, 10**6), st.integers(1, 5000), st.integers(1, 5000))
 def test_a_wrong_seed_is_right_where_the_blocks_are_equal(computed: int, block: int, other: int) -> None:
-    right = seed_state_block(computed, block, other)
-    assert seed_scheduler_block(computed, block, block) == right
-    assert (seed_scheduler_block(computed, block, other) == right) == ((computed - 1) // other == right)
+    right = state_block_column(computed, block, other)
+    assert scheduler_block_column(computed, block, block) == right
+    assert (scheduler_block_column(computed, block, other) == right) == ((computed - 1) // other == right)
 
 
 def test_each_seed_reads_its_own_place_of_the_configuration() -> None:
     asked = options(1152, 128, 32)
-    assert config_block(seed_scheduler_block, asked, 1152) == 128
-    assert config_block(seed_stale_config, asked, 1152) == 32
-    assert config_block(seed_scheduler_block, options(1152), 48) == 48
+    assert config_block(scheduler_block_column, asked, 1152) == 128
+    assert config_block(stale_config_column, asked, 1152) == 32
+    assert config_block(scheduler_block_column, options(1152), 48) == 48
 
 
 def test_a_seed_in_state_blocks_counts_in_no_other() -> None:
     asked = options(1152, 128)
-    assert divisor(seed_state_block, asked, 128) is None
-    assert divisor(seed_scheduler_block, asked, 1152) == 128
-    assert divisor(seed_stale_config, asked, 128) == 16
+    assert divisor(state_block_column, asked, 128) is None
+    assert divisor(scheduler_block_column, asked, 1152) == 128
+    assert divisor(stale_config_column, asked, 128) == 16
     assert divisor(lambda *_: 0, asked, 128) is None
 
 
 def test_every_named_seed_is_a_rule() -> None:
-    assert list(RULES["seed"].values()) == list(SEEDS.values())
-    assert [*SEEDS] == ["state-block", "scheduler-block", "stale-config", "fresh-slot"]
-    assert seed_fresh_slot(4096, 16, 16) == -1
+    assert list(RULES["restore_column"].values()) == list(RESTORE_COLUMN.values())
+    assert [*RESTORE_COLUMN] == ["state-block", "scheduler-block", "stale-config", "fresh-slot"]
+    assert fresh_slot_column(4096, 16, 16) == -1

@@ -1,0 +1,1 @@
+"""Words that reports of every kind share."""
