@@ -14,8 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-<<<<<<< HEAD
-    from stateat.sim.api import Result, Scenario, load, paired, rates, replay, sweep, wilson
+    from stateat.sim.api import RecordedResult, Result, Scenario, load, paired, rates, replay, sweep, wilson
     from stateat.sim.errors import (
         DepartureWarning,
         EngineError,
@@ -44,19 +43,10 @@ __all__ = [
     "MissingError",
     "NotAsExpected",
     "PolicyError",
-    "Result",
-    "Scenario",
-    "StateatError",
-=======
-    from stateat.sim.api import RecordedResult, Result, Scenario, load, paired, rates, replay, sweep, wilson
-
-    __version__: str
-
-__all__ = [
     "RecordedResult",
     "Result",
     "Scenario",
->>>>>>> main
+    "StateatError",
     "__version__",
     "load",
     "paired",

@@ -24,7 +24,7 @@ from stateat.sim.errors import InputError
 from stateat.sim.printable import printable
 
 if TYPE_CHECKING:
-    from stateat.sim.run.simulate import Make
+    from stateat.sim.run.engine import Make
 
 
 @click.command()

@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-<<<<<<< HEAD
-=======
 from stateat.sim.printable import plural
-from stateat.sim.report.words.failures import case_name
 
->>>>>>> main
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -40,15 +36,13 @@ class Searches:
         """Return a note that the search of this run was cut short; '' where it was not."""
         if found is None or not (left := self._search(run).untried(found)):
             return ""
-        from stateat.sim.report.terminal.text import plural
-
         return f"; the search stopped with {plural(left, 'value')} left to try"
 
     def _search(self, run: Run) -> Search:
         key = run.variant, run.case
         if key not in self._done:
             from stateat.sim.explain.remedy import Search
-            from stateat.sim.report.terminal.text import case_name
+            from stateat.sim.report.words.failures import case_name
 
             self._done[key] = Search(run, lambda values: _counted(values, case_name(*key)))
         return self._done[key]

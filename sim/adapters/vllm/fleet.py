@@ -29,15 +29,9 @@ from stateat.sim.releases.policy import Policy
 from stateat.sim.scenario.load import Run
 
 CLEAN = {"poisoned": 0}
-<<<<<<< HEAD
 """Expectation of a run on an engine for which the file expects nothing."""
-Make = Callable[[Options, Rules, Observer, int], LiveScheduler]
-"""(options, rules in force, observer, seed): a scheduler that has not stepped yet."""
-=======
-"""What is expected of a run on an engine for which the file expects nothing."""
 Make = Callable[[Policy, Observer, int], LiveScheduler]
 """(policy, observer, seed): a scheduler that has not stepped yet."""
->>>>>>> main
 
 
 class Fleet:
