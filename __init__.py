@@ -1,7 +1,7 @@
-"""Checks every cached recurrent state of a simulated server: does a slot hold the state that its hash claims?
+"""stateat checks every cached recurrent state of a simulated server: does a slot hold the state that its hash claims?
 
 >>> import stateat
->>> result = stateat.replay("scenarios/seeds/s02-anatomy.yaml")
+>>> result = stateat.replay("s02-anatomy")
 >>> result.variants["old gate"].poisoned
 1
 
@@ -15,13 +15,38 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stateat.sim.api import RecordedResult, Result, Scenario, load, paired, rates, replay, sweep, wilson
+    from stateat.sim.errors import (
+        DepartureWarning,
+        EngineError,
+        InputError,
+        MissingError,
+        NotAsExpected,
+        PolicyError,
+        StateatError,
+    )
 
     __version__: str
 
+_ERRORS = (
+    "DepartureWarning",
+    "EngineError",
+    "InputError",
+    "MissingError",
+    "NotAsExpected",
+    "PolicyError",
+    "StateatError",
+)
 __all__ = [
+    "DepartureWarning",
+    "EngineError",
+    "InputError",
+    "MissingError",
+    "NotAsExpected",
+    "PolicyError",
     "RecordedResult",
     "Result",
     "Scenario",
+    "StateatError",
     "__version__",
     "load",
     "paired",
@@ -38,7 +63,7 @@ def __getattr__(name: str) -> Any:
         return import_module("importlib.metadata").version("stateat")
     if name not in __all__:
         raise AttributeError(f"module 'stateat' has no attribute {name!r}")
-    return getattr(import_module("stateat.sim.api"), name)
+    return getattr(import_module("stateat.sim.errors" if name in _ERRORS else "stateat.sim.api"), name)
 
 
 def __dir__() -> list[str]:

@@ -29,7 +29,8 @@ from stateat.sim import tokens
 from stateat.sim.adapters.vllm import install
 from stateat.sim.adapters.vllm.answers import Answer
 from stateat.sim.adapters.vllm.engine import LiveScheduler
-from stateat.sim.adapters.vllm.process import WORKER, Child
+from stateat.sim.adapters.vllm.install import CHILD
+from stateat.sim.adapters.vllm.process import Child
 from stateat.sim.conformance.compare import Decisions
 from stateat.sim.conformance.recording import options_of
 from stateat.sim.options import Options
@@ -94,8 +95,9 @@ def live(child: Any) -> Make:
 @contextmanager
 def alone(source: install.Source, tape: Path) -> Iterator[subprocess.Popen[str]]:
     """A process that replays the tape whenever it is asked to."""
-    env = os.environ | {"PYTHONPATH": str(source.path), "PYTHONHASHSEED": "0", "VLLM_LOGGING_LEVEL": "ERROR"}
-    command = [source.command[0], str(Path(__file__).with_name("vllm_alone.py")), str(WORKER), str(tape)]
+    path = os.pathsep.join((str(CHILD), str(source.path)))
+    env = os.environ | {"PYTHONPATH": path, "PYTHONHASHSEED": "0", "VLLM_LOGGING_LEVEL": "ERROR"}
+    command = [source.command[0], str(Path(__file__).with_name("vllm_alone.py")), str(tape)]
     process = subprocess.Popen(command, env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     with process:
         yield process

@@ -4,7 +4,8 @@ Runs under the Python that has vLLM. It replays a tape (what a live run was aske
 calls alone: creating requests (hashes included) and adding them, ``schedule()``, ``update_from_output()`` with the
 drafts handed over. Decoding the tape, building sampled outputs and checking decisions stay outside the clock.
 
-Arguments: the worker's file and the tape. Each line on standard input asks for one run; its answer is a line of JSON.
+The folder ``sim/adapters/vllm_child`` is on its path. Argument: the tape. Each line on standard input asks for one run;
+its answer is a line of JSON.
 """
 
 # mypy: ignore-errors
@@ -14,22 +15,23 @@ from __future__ import annotations
 
 import base64
 import gc
-import importlib.util
 import json
 import logging
 import sys
 from array import array
 from time import perf_counter
 
+from configuration import Configuration
+from conversation import load
+from objects import call, make
+from stand_ins import stub
+
 
 def main() -> None:
     logging.disable(logging.WARNING)
-    spec = importlib.util.spec_from_file_location("worker", sys.argv[1])
-    worker = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(worker)
-    worker.stub()
-    worker.load()
-    with open(sys.argv[2], encoding="utf-8") as file:
+    stub()
+    load()
+    with open(sys.argv[1], encoding="utf-8") as file:
         tape = [json.loads(line) for line in file]
     for said, _ in tape:
         if said["do"] == "add":
@@ -40,17 +42,17 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     for _ in sys.stdin:
-        print(json.dumps(replay(worker, tape)), flush=True)
+        print(json.dumps(replay(tape)), flush=True)
 
 
-def replay(worker, tape) -> dict[str, float]:
+def replay(tape) -> dict[str, float]:
     """Seconds of each part; raises AssertionError where a decision is not that of the tape."""
     from vllm.sampling_params import SamplingParams
     from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
     from vllm.v1.request import Request
 
     init = next(said for said, _ in tape if said["do"] == "init")
-    scheduler, hasher = worker.Configuration(init["config"]).scheduler()
+    scheduler, hasher = Configuration(init["config"]).scheduler()
     seconds = {"create": 0.0, "schedule": 0.0, "update": 0.0}
     output = None
     gc.collect()
@@ -59,7 +61,7 @@ def replay(worker, tape) -> dict[str, float]:
             case "add":
                 prompt = list(said["prompt"])
                 started = perf_counter()
-                request = worker.call(
+                request = call(
                     Request,
                     request_id=said["id"],
                     prompt_token_ids=prompt,
@@ -83,7 +85,7 @@ def replay(worker, tape) -> dict[str, float]:
                     "req_id_to_index": {name: i for i, name in enumerate(names)},
                     "sampled_token_ids": [list(sampled[name]) for name in names],
                 }
-                result = worker.make(ModelRunnerOutput, known)
+                result = make(ModelRunnerOutput, known)
                 proposed = DraftTokenIds(list(drafts), [list(ids) for ids in drafts.values()]) if drafts else None
                 started = perf_counter()
                 scheduler.update_from_output(output, result)

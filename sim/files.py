@@ -1,4 +1,5 @@
-"""Output files: refused before a long run if they cannot be written, and never left half-written."""
+"""Output files: refused before a long run if they cannot be written, and never left half-written. Also the folder of
+shared input files."""
 
 from __future__ import annotations
 
@@ -30,6 +31,16 @@ def nearby(path: str | Path) -> Path:
 def absolute(path: Path) -> Path:
     """Path from the root, links as they are."""
     return Path(os.path.abspath(path))
+
+
+def shared_folder() -> Path | None:
+    """Return the folder that ``shared:`` in a scenario stands for: the one that STATEAT_SHARED names, else ``shared``
+    beside a checkout of stateat; None for an installed stateat without the variable."""
+    named = os.environ.get("STATEAT_SHARED")
+    if named:
+        return Path(named)
+    root = Path(__file__).resolve().parent.parent
+    return root.parent / "shared" if (root / "setup.cfg").is_file() else None
 
 
 def check_writable(path: Path, what: str) -> None:

@@ -1,4 +1,4 @@
-"""What cannot follow: each event of a log, held against those before it.
+"""Coherence of a log: each event of a log, held against those before it.
 
 A log is evidence only as far as it can be true. An engine may do what it should not (that is what the oracle finds);
 but no engine takes a chunk that nobody decided, writes past a chunk's end, or ends a request that never came. Where a

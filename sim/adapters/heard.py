@@ -1,4 +1,4 @@
-"""What a log has told so far of requests, steps and slots, and how it is said that an event cannot follow from it.
+"""State of requests, steps and slots as a log told it so far, and how an event that cannot follow is reported.
 
 Some events a log may leave out altogether (``docs/events.md``). What needs them is asked from the first of them on,
 and of all that came before it too; :attr:`Heard.unasked` says what was never asked.
@@ -42,13 +42,13 @@ class Row:
     start: int
     end: int
     drafts: int
-    """Those that verification judges."""
+    """Number of drafts that verification judges."""
     run: int
-    """Of these the ones that the kernel consumes too."""
+    """Number of those that the kernel consumes too."""
     steps: int
     era: int
     emits: bool
-    """Whether it reaches the last token that is known."""
+    """True if it reaches the last token that is known."""
     most: int
     """Output tokens that may come of it."""
     left: set[int]
@@ -64,7 +64,7 @@ class Life:
     prompt: int
     max_tokens: int
     simulated: bool
-    """Whether its tokens follow from its index, so that it ends after ``max_tokens`` and not before."""
+    """True if its tokens follow from its index, so that it ends after ``max_tokens`` and not before."""
     outputs: int = 0
     state: str = "waiting"
     era: int = 0
@@ -73,9 +73,9 @@ class Life:
     covered: int = -1
     """The last step in which a chunk of it is known."""
     hit: bool = False
-    """Whether it was admitted with tokens that it need not compute."""
+    """True if it was admitted with tokens that it need not compute."""
     restores: bool = False
-    """Whether a hit of the pool alone is what it was admitted with."""
+    """True if a hit of the pool alone is what it was admitted with."""
     starts: set[int] = field(default_factory=set)
     """Recurrent groups of which the state that it starts from may still be told."""
     copies: set[tuple[int, int]] = field(default_factory=set)
@@ -92,7 +92,7 @@ class Life:
         return self.prompt + self.outputs
 
     def leave(self, state: str) -> None:
-        """It stops running, and lets go of everything."""
+        """Stop running, and let go of everything."""
         self.state, self.hit = state, False
         self.era += 1
         self.starts.clear()
@@ -107,12 +107,12 @@ class Heard(Observer):
 
     def __init__(self) -> None:
         self.line = 0
-        """Of the event that is told; set by who reads the log."""
+        """Line of the event that is told; set by the reader of the log."""
         self.groups: tuple[Group, ...] = ()
         self.recurrent: list[int] = []
         self.num_drafts = 0
         self.num_blocks: int | None = None
-        """Of the pool, where the log says so."""
+        """Number of blocks of the pool, where the log says so."""
         self.depth = 1
         """Steps in flight, the one that is decided among them."""
         self.cap = 0
@@ -120,12 +120,12 @@ class Heard(Observer):
         self._lives: dict[str, Life] = {}
         self._indices: set[int] = set()
         self._told: dict[str, None] = {}
-        """Of the events that a log may lack those that it has."""
+        """Optional events that this log has."""
         self._lacking: dict[str, Impossible] = {}
         """By such an event: the first that would have needed it."""
         self._step = -1
         self._open = False
-        """Whether a step has begun and not ended."""
+        """True if a step has begun and not ended."""
         self._runs = -1
         """The step of which events tell what was launched."""
         self._launched = -1
@@ -155,7 +155,7 @@ class Heard(Observer):
 
     @property
     def unasked(self) -> tuple[str, ...]:
-        """What was not asked, since this run never tells it."""
+        """Note on checks that were not made, since this run never tells the events."""
         return tuple(text for kind, text in WITHOUT.items() if kind in self._lacking)
 
     # How it is said.

@@ -18,7 +18,7 @@ from stateat.sim.inputs import open_lines, shown
 from stateat.sim.printable import short
 
 INTEGERS = range(-(2**63), 2**63)
-"""What an integer of a log may be."""
+"""Range of an integer of a log."""
 
 
 class Recorder(Observer):
@@ -105,7 +105,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 _GROUP_KEYS = {f.name for f in fields(Group)}
 _LATER = {"sliding_window", "prefix_cacheable"}
-"""Of a group's keys those that a log may lack."""
+"""Keys of a group that a log may lack."""
 
 
 def _value(where: str, hint: Any, value: Any) -> Any:

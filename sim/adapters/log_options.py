@@ -1,4 +1,4 @@
-"""What the ``run`` of a log says of the options: those that are read, and what they may be."""
+"""Options in the ``run`` event of a log: those that are read, and their allowed values."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ OPTIONS = {
 
 
 def faults(options: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:
-    """What is missing or not allowed: the option's name, what was found, what is allowed."""
+    """Problems with the options: the option's name, what was found, what is allowed."""
     for name, option in OPTIONS.items():
         if name not in options:
             if option.needed:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from stateat.sim.cli.options import (
-    EXISTING,
     OUTPUT,
+    SCENARIO,
     check_outputs,
     code_option,
     console_on,
@@ -39,11 +39,11 @@ SKIP = 125
 
 @dataclass(slots=True)
 class _Sum:
-    """What the files of a check came to."""
+    """Results of the files of a check."""
 
     heard: list[Result] = field(default_factory=list)
     written: list[Result] = field(default_factory=list)
-    """Those for the JSON: of scenarios that are to run."""
+    """Results for the JSON: those of scenarios that are to run."""
     seconds: dict[str, float] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     """By file, why it has no result."""
@@ -52,7 +52,7 @@ class _Sum:
 
     @property
     def judged(self) -> bool:
-        """Whether anything was: a check of which all is skipped, or compared with nothing, proves nothing."""
+        """True if anything was: a check of which all is skipped, or compared with nothing, proves nothing."""
         return any(result.judged for result in self.heard)
 
     @property
@@ -61,7 +61,7 @@ class _Sum:
         return max([2 if self.refused else 0, *(exit_code(result, skipping=True) for result in self.heard)])
 
     def bisect_code(self) -> int:
-        """What git bisect is told: 1 for a commit that is bad, 0 for a good one, 125 for one that cannot be judged."""
+        """Return the code for git bisect: 1 for a bad commit, 0 for a good one, 125 for one that cannot be judged."""
         without = [each for result in self.heard for each in result.not_run if not each.skipped]
         if any(each.below for each in without):
             # All that is wrong would look new.
@@ -74,7 +74,7 @@ class _Sum:
 
 
 @click.command()
-@click.argument("paths", nargs=-1, type=EXISTING)
+@click.argument("paths", nargs=-1, type=SCENARIO)
 @click.option("--junit", type=OUTPUT, metavar="FILE", help="JUnit XML, a test case for each variant.")
 @click.option("--json", "json_path", type=OUTPUT, metavar="FILE", help="All results as JSON; - for stdout.")
 @code_option
@@ -107,13 +107,13 @@ def check(
     """Run every scenario's expectations; exit with 1 when one fails, with 2 when something could not be run, or when
     nothing was judged.
 
-    PATHS are files and folders (default: scenarios). A file that starts with a line `# expect: TEXT` must be refused
-    with a message that holds TEXT. Of several files the last line tells how many came to what. What a release cannot
-    express is skipped, with the reason.
+    PATHS are files and folders, or names of stateat's own (default: the folder scenarios here). A file that starts with
+    a line `# expect: TEXT` must be refused with a message that holds TEXT. Of several files the last line tells how
+    many came to what. What a release cannot express is skipped, with the reason.
 
     \b
     Examples:
-      stateat check scenarios/ --junit report.xml
+      stateat check seeds --junit report.xml
       stateat check mine.yaml --engine vllm:../vllm --baseline vllm:0.27.0
       git bisect run stateat check mine.yaml --engine vllm:. --bisect
     """

@@ -1,4 +1,4 @@
-"""What is installed here, and what each part that is not would add (``stateat doctor``).
+"""Report of what is installed here, and what each part that is not would add (``stateat doctor``).
 
 Nothing that is looked for is imported into this process: versions come from the packages' metadata, and
 torch is asked for the GPU in a child process, so that a broken driver can neither crash nor hang the report.
@@ -16,6 +16,12 @@ from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import click
+
+from stateat.sim.adapters.vllm.install import CACHE, installed
+from stateat.sim.cli.options import console_on, write_text_or_stdout
+from stateat.sim.files import shared_folder
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,15 +69,32 @@ class Part:
     name: str
     ok: bool
     needed: bool
-    """Whether stateat does not work without it."""
+    """True if stateat does not work without it."""
     found: str
     """The version, the place, or why it counts as missing."""
     adds: str
-    """What it is for."""
+    """Purpose."""
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def doctor(as_json: bool) -> None:
+    """Say what is installed, and what is missing and would add.
+
+    \b
+    Example:
+      stateat doctor
+    """
+    found = report()
+    if as_json:
+        write_text_or_stdout(Path("-"), json.dumps(found, indent=2) + "\n")
+    else:
+        print_report(console_on())
+    sys.exit(0 if found["ok"] else 1)
 
 
 def report() -> dict[str, Any]:
-    """All that ``stateat doctor`` knows, ready for JSON; ``ok`` is false when something needed is missing."""
+    """Return all that ``stateat doctor`` knows, ready for JSON; ``ok`` is false when something needed is missing."""
     parts = tuple(_parts())
     return {
         "stateat": _version("stateat") or "not installed",
@@ -104,21 +127,6 @@ def print_report(console: Console) -> None:
         console.print(Text("What is missing is optional."))
 
 
-def shared_folder() -> Path:
-    """Where recorded traces and schedules are looked for: ``STATEAT_SHARED``, or ``shared`` beside the repository."""
-    named = os.environ.get("STATEAT_SHARED")
-    return Path(named) if named else Path(__file__).resolve().parents[3] / "shared"
-
-
-def vllm_releases() -> list[str]:
-    """The vLLM releases that can run as engines, oldest first."""
-    folder = _vllm_folder()
-    if not folder.is_dir():
-        return []
-    names = (entry.name for entry in folder.iterdir() if entry.is_dir() and entry.name[:1].isdigit())
-    return sorted(names, key=lambda name: ([int(part) for part in name.split(".") if part.isdigit()], name))
-
-
 def _parts() -> Iterator[Part]:
     yield Part("Python", sys.version_info >= (3, 11), True, platform.python_version(), "3.11 or later")
     yield Part("platform", True, True, platform.platform(), "results do not depend on it")
@@ -133,14 +141,13 @@ def _parts() -> Iterator[Part]:
             yield Part(name, version is not None, False, found, adds)
     ok, found = _gpu()
     yield Part("GPU", ok, False, found, "the same kernels, at a model's real sizes")
-    releases = vllm_releases()
-    found = ", ".join(releases) or f"no release in {_vllm_folder()}"
+    releases = [found.release for found in installed()]
+    found = ", ".join(releases) or f"no release in {CACHE.expanduser()}: stateat vllm install 0.27.0"
     yield Part("vLLM", bool(releases), False, found, "real schedulers to compare with")
     shared = shared_folder()
-    found = str(shared) if shared.is_dir() else f"no folder {shared}: name it in STATEAT_SHARED"
-    yield Part(
-        "shared folder", shared.is_dir(), False, found, "recorded traces and schedules (shared:NAME in a scenario)"
-    )
+    there = shared is not None and shared.is_dir()
+    found = str(shared) if there else f"no folder {shared or 'shared'}: name it in STATEAT_SHARED"
+    yield Part("shared folder", there, False, found, "recorded traces and schedules (shared:NAME in a scenario)")
 
 
 def _version(distribution: str) -> str | None:
@@ -156,12 +163,8 @@ def _cpus() -> int:
     return os.cpu_count() or 1
 
 
-def _vllm_folder() -> Path:
-    return Path.home() / ".cache" / "stateat" / "vllm"
-
-
 def _gpu(timeout_s: float = GPU_TIMEOUT_S) -> tuple[bool, str]:
-    """Whether torch sees a GPU, and its name or why not."""
+    """True if torch sees a GPU, with its name or why not."""
     if _version("torch") is None:
         return False, "not looked for: torch is not installed"
     try:

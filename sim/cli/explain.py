@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stateat.sim.cli.explain_remedy import Searches, hits, print_raised, print_remedy, values
-from stateat.sim.cli.options import EXISTING, OUTPUT, check_outputs, code_option, console_on, write_text_or_stdout
+from stateat.sim.cli.options import OUTPUT, SCENARIO, check_outputs, code_option, console_on, write_text_or_stdout
 from stateat.sim.errors import InputError
 from stateat.sim.files import atomic, nearby
 
@@ -46,7 +46,7 @@ class _Told:
 
 
 @click.command()
-@click.argument("file", type=EXISTING)
+@click.argument("file", type=SCENARIO)
 @click.option("--variant", "variants", multiple=True, metavar="NAME", help="Only this variant (repeatable).")
 @click.option(
     "--findings", default=3, show_default=True, type=click.IntRange(min=1), metavar="N", help="At most, of a variant."
@@ -86,8 +86,8 @@ def explain(
 
     \b
     Examples:
-      stateat explain scenarios/seeds/s02-anatomy.yaml
-      stateat explain scenario.yaml --variant "old gate" --drift --tokens 64 --plot drift.png
+      stateat explain s02-anatomy
+      stateat explain s02-anatomy --variant "old gate" --drift --tokens 64 --plot drift.png
     """
     from stateat.sim.report.terminal.misses import print_heading, print_miss, print_more
     from stateat.sim.report.words.failures import case_name

@@ -1,4 +1,4 @@
-"""What ``stateat explain`` says of other rule values: one search for each run, when it is first asked for."""
+"""Remedies in ``stateat explain``, other rule values: one search for each run, when it is first asked for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stateat.sim.printable import plural
-from stateat.sim.report.words.failures import case_name
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,7 +33,7 @@ class Searches:
         return None if self._off else self._search(run).raising(miss.request, outcome)
 
     def note(self, run: Run, found: Collection[Value] | None) -> str:
-        """That the search of this run was too long to find more than these; '' where it was not."""
+        """Return a note that the search of this run was cut short; '' where it was not."""
         if found is None or not (left := self._search(run).untried(found)):
             return ""
         return f"; the search stopped with {plural(left, 'value')} left to try"
@@ -43,6 +42,7 @@ class Searches:
         key = run.variant, run.case
         if key not in self._done:
             from stateat.sim.explain.remedy import Search
+            from stateat.sim.report.words.failures import case_name
 
             self._done[key] = Search(run, lambda values: _counted(values, case_name(*key)))
         return self._done[key]

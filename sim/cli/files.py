@@ -10,13 +10,13 @@ from shlex import quote
 
 import click
 
-from stateat.sim.cli.options import EXISTING, code_option, console_on, write_text_or_stdout
+from stateat.sim.cli.options import EXISTING, SCENARIO, code_option, console_on, write_text_or_stdout
 from stateat.sim.errors import InputError
 from stateat.sim.files import write_text
 
 
 @click.command("list")
-@click.argument("paths", nargs=-1, type=EXISTING)
+@click.argument("paths", nargs=-1, type=SCENARIO)
 @click.option("--class", "classes", multiple=True, metavar="M3", help="Only of this class of fault (repeatable).")
 @click.option("--source", "sources", multiple=True, metavar="TEXT", help="Only with this in the source (repeatable).")
 @code_option
@@ -32,17 +32,19 @@ def list_scenarios(
 ) -> None:
     """The scenario files: title, source, classes of fault, variants, and what `stateat check` looks at.
 
-    PATHS are files and folders (default: scenarios). Nothing is run; a file that `stateat check` would refuse is shown
-    as refused and not counted, and the exit code is 2.
+    PATHS are files and folders, or names of stateat's own (default: the folder scenarios here, else stateat's own).
+    Nothing is run; a file that `stateat check` would refuse is shown as refused and not counted, and the exit code is
+    2.
 
     \b
     Examples:
-      stateat list scenarios/seeds
-      stateat list --class M3 --source 54076
+      stateat list seeds
+      stateat list field --class M3 --source 54076
     """
     from stateat.sim.report.terminal.catalog import print_catalog, to_json, to_markdown
     from stateat.sim.scenario.catalog import chosen, entries, scenario_files
     from stateat.sim.scenario.models import MECHANISMS
+    from stateat.sim.scenario.shipped import here_or_shipped
     from stateat.sim.schema import choice
 
     for name in classes:
@@ -50,7 +52,7 @@ def list_scenarios(
             raise InputError(f"--class: {choice(name, MECHANISMS)} (docs/mechanisms.md)")
     if as_json and markdown:
         raise InputError("--json and --markdown: name one of them")
-    paths = paths or (Path("scenarios"),)
+    paths = paths or (here_or_shipped(),)
     for path in paths:
         if not path.exists() and not path.is_symlink():
             raise InputError(f"{path}: no such file")
@@ -86,6 +88,19 @@ def new(file: Path) -> None:
         raise InputError(f"{file}: it is there already, allowed a new file")
     write_text(file, TEMPLATE.replace("NAME", json.dumps(file.stem, ensure_ascii=False), 1), "new")
     click.echo(f"{file}: written; next: stateat replay {quote(str(file))}", err=True)
+
+
+@click.command()
+def schema() -> None:
+    """Print the JSON Schema of scenario files (for editors).
+
+    \b
+    Example:
+      stateat schema > stateat.schema.json
+    """
+    from stateat.sim.scenario.load import json_schema
+
+    write_text_or_stdout(Path("-"), json.dumps(json_schema(), indent=2) + "\n")
 
 
 TEMPLATE = """\

@@ -1,4 +1,4 @@
-"""What several commands share: their options, what they may write, and how they print."""
+"""Parts that several commands share: their options, what they may write, and how they print."""
 
 from __future__ import annotations
 
@@ -34,7 +34,17 @@ class _Output(click.Path):
         return path if str(path) == "-" else path.absolute()
 
 
+class _Scenario(click.Path):
+    """A scenario file or a folder of them: a path, or the name of what comes with stateat."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        from stateat.sim.scenario.shipped import named
+
+        return named(Path(os.fsdecode(super().convert(value, param, ctx))))
+
+
 OUTPUT = _Output(path_type=Path)
+SCENARIO = _Scenario(path_type=Path)
 code_option = click.option(
     "--allow-code",
     is_flag=True,
@@ -189,7 +199,7 @@ def write_text_or_stdout(path: Path, text: str) -> None:
 
 
 def exit_code(result: Result, skipping: bool = False) -> int:
-    """Of one result, the worst of what it came to: 2 something has no outcome, 1 not as expected, 0.
+    """Return the worst of what a result came to: 2 something has no outcome, 1 not as expected, 0.
 
     ``skipping``: what an engine cannot express, and what needs something that is not here, is passed over.
     """

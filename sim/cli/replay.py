@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from stateat.sim.cli.options import (
-    EXISTING,
     OUTPUT,
+    SCENARIO,
     check_outputs,
     code_option,
     console_on,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Outputs:
-    """What a replay writes besides its table."""
+    """Outputs of a replay besides its table."""
 
     log: Path | None
     plot: Path | None
@@ -58,7 +58,7 @@ class _Outputs:
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, type=EXISTING)
+@click.argument("files", nargs=-1, required=True, type=SCENARIO)
 @click.option("--variant", "variants", multiple=True, metavar="NAME", help="Only this variant (repeatable).")
 @click.option("--rule", "rules", multiple=True, callback=rules_table, metavar="NAME=VALUE", help="A rule (repeatable).")
 @click.option("--json", "json_path", type=OUTPUT, metavar="FILE", help="The result as JSON; - for stdout.")
@@ -89,14 +89,16 @@ def replay(
 ) -> None:
     """Run scenarios, print what was found and how their variants compare.
 
+    FILES are scenario files, or names of those that come with stateat (stateat list).
+
     Exits with 1 if an expectation of the file fails, or if something is poisoned or never ends and none says so; with 2
     if a variant or an engine could not be run, which is told beside what the others came to.
 
     \b
     Examples:
-      stateat replay scenarios/seeds/s02-anatomy.yaml --plot anatomy.png
-      stateat replay scenario.yaml --rule split=every-boundary --json -
-      stateat replay scenario.yaml --engine vllm:0.26.0 --engine vllm:0.27.0
+      stateat replay s02-anatomy --plot anatomy.png
+      stateat replay s02-anatomy --rule split=every-boundary --json -
+      stateat replay s02-anatomy --engine vllm:0.26.0 --engine vllm:0.27.0
     """
     from stateat.sim.scenario.load import load
 
@@ -200,7 +202,7 @@ class _Studio:
         return outcome
 
     def _forget(self, run: Run, logged: int) -> None:
-        """Of a run that could not be run to its end nothing is drawn, and nothing stays in the log."""
+        """Drop what was drawn and logged of a run that could not be run to its end."""
         self.timelines.pop((run.variant, run.case), None)
         self.traces.pop((run.variant, run.case), None)
         if self.stream is not None:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import click
 
-from stateat.sim.cli.options import EXISTING, OUTPUT, check_outputs, code_option, console_on, write_text_or_stdout
+from stateat.sim.cli.options import OUTPUT, SCENARIO, check_outputs, code_option, console_on, write_text_or_stdout
 from stateat.sim.errors import exit_code
 
 
 @click.command()
-@click.argument("file", type=EXISTING)
+@click.argument("file", type=SCENARIO)
 @click.option("--out", type=OUTPUT, metavar="FILE", help="The table (.parquet or .csv), a row for each run.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, metavar="N", help="Processes (default: 1).")
 @click.option("--backend", default="loky", metavar="NAME", help="loky (this machine), dask or ray: a cluster.")
@@ -45,7 +45,7 @@ def sweep(
 
     \b
     Example:
-      stateat sweep scenarios/sweeps/concurrency.yaml --jobs 2 --out concurrency.parquet --plot concurrency.png
+      stateat sweep concurrency --jobs 2 --out concurrency.parquet --plot concurrency.png
     """
     from stateat.sim.report.terminal.progress import RunProgress
     from stateat.sim.report.terminal.sweep import print_sweep, to_json

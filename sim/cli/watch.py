@@ -37,7 +37,7 @@ _CODE = re.compile(r"(--rule=)?\w+=[\w.]+:\w+")
 
 
 def runs_code(arguments: Sequence[str]) -> bool:
-    """Whether a command may run code of a user: that of its files, or a rule of the command line."""
+    """True if a command may run code of a user: that of its files, or a rule of the command line."""
     allowed = "--allow-code" in arguments or bool(os.environ.get("STATEAT_ALLOW_CODE"))
     return allowed or any(map(_CODE.fullmatch, arguments))
 

@@ -27,6 +27,7 @@ from stateat.sim.scenario import checks as scenario_checks
 from stateat.sim.scenario import messages as scenario_errors
 from stateat.sim.scenario import trust
 from stateat.sim.scenario.models import SCHEMA, File, Oracle, VariantExpectation, Whole
+from stateat.sim.scenario.shipped import named
 from stateat.sim.scenario.tree import INLINE, Node, Problem, failure, locate, merge, of_plain, place, plain, read
 from stateat.sim.scenario.truth import Truth
 from stateat.sim.scenario.truth import changed as changed_truth
@@ -133,7 +134,9 @@ class Scenario:
 
 
 def load(source: str | Path | Mapping[str, Any], allow_code: bool = False) -> Scenario:
-    """Reads and checks a scenario file, or what would be in one as plain data (its paths: from the current folder).
+    """Read and check a scenario file, or what would be in one as plain data (its paths: from the current folder).
+
+    Where there is no such path, the name of a scenario that comes with stateat will do (``"s02-anatomy"``).
 
     Both are data, which may be somebody else's: with ``allow_code`` they may name rules as ``module:Class``, which are
     imported when they run. Which files it names outside its folder is said on standard error. Raises InputError with
@@ -142,7 +145,7 @@ def load(source: str | Path | Mapping[str, Any], allow_code: bool = False) -> Sc
     if isinstance(source, Mapping):
         file, root, wrong = INLINE, of_plain(INLINE, source), list[Problem]()
     else:
-        file = path("source", source, "a path or a mapping")
+        file = named(path("source", source, "a path or a mapping"))
         root, wrong = read(file)
     scenario = checked(file, root, [*wrong, *(() if allow_code else trust.code(root))])
     trust.show(file, (path for run in scenario.expanded for path in run.workload.paths), file.parent)

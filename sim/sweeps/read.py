@@ -16,6 +16,7 @@ from stateat.sim.errors import InputError
 from stateat.sim.scenario import messages as scenario_errors
 from stateat.sim.scenario import trust
 from stateat.sim.scenario.load import override_of, warnings
+from stateat.sim.scenario.shipped import named
 from stateat.sim.scenario.tree import INLINE, MAX_LISTED, Node, Problem, failure, found, of_plain, place, placed, plain
 from stateat.sim.scenario.tree import read as read_tree
 from stateat.sim.schema import choice
@@ -45,7 +46,7 @@ def read(
     if isinstance(source, Mapping):
         file, root, unreadable = INLINE, of_plain(INLINE, source), list[Problem]()
     else:
-        file = path_given("source", source, "a path or a mapping")
+        file = named(path_given("source", source, "a path or a mapping"))
         root, unreadable = read_tree(file, SCHEMA)
     schema = root.get("schema")
     if schema is not None and str(schema.value).startswith("stateat/"):

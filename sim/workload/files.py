@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import stateat.sim.errors
 from stateat.sim.errors import InputError, MissingError
+from stateat.sim.files import shared_folder
 from stateat.sim.inputs import shown
 from stateat.sim.printable import short
 
@@ -24,14 +24,16 @@ def resolve(path: str, base: Path, where: str) -> Path:
     """The file of a path that is absolute, relative to ``base`` (the scenario file's folder), or ``shared:NAME``.
 
     ``shared:NAME`` is NAME, or traces/NAME, in the folder that STATEAT_SHARED names; without it, in a folder
-    ``shared`` beside the checkout that holds this package. Raises InputError, with ``where``, for no such file, and
-    for a NAME that leads out of that folder.
+    ``shared`` beside the checkout. Raises InputError, with ``where``, for no such file, and for a NAME that leads out
+    of that folder; its subclass NotShared where there is no folder.
     """
     if path.startswith(SHARED):
-        name, folder = path.removeprefix(SHARED), shared_folder()
+        name, shared = path.removeprefix(SHARED), shared_folder()
         if not name or Path(name).is_absolute() or ".." in Path(name).parts:
             raise InputError(f"{where}: found {path!r}, allowed shared:NAME, a file inside the shared folder")
-        candidates = [folder / name, folder / "traces" / name]
+        if shared is None:
+            raise NotShared(f"{where}: found {shown(path)}, and there is no shared folder; name it in STATEAT_SHARED")
+        folder, candidates = shared, [shared / name, shared / "traces" / name]
         hint = "; set STATEAT_SHARED to the folder that holds it"
     else:
         folder, candidates, hint = base, [base / path], ""
@@ -55,15 +57,6 @@ def outside(paths: Iterable[str], base: Path) -> list[Path]:
     them: whoever runs the file has chosen that folder."""
     own = [base / path for path in paths if not path.startswith(SHARED) and "\0" not in path]
     return list(dict.fromkeys(Path(os.path.realpath(path)) for path in own if not inside(path, base)))
-
-
-def shared_folder() -> Path:
-    """The folder that ``shared:`` stands for."""
-    named = os.environ.get("STATEAT_SHARED")
-    if named:
-        return Path(named)
-    checkout = Path(stateat.sim.errors.__file__).resolve().parent.parent
-    return checkout.parent / "shared"
 
 
 def is_file(path: Path) -> bool:

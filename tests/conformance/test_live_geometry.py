@@ -13,7 +13,7 @@ import pytest
 from model_configs import CONFIGS, config, varied
 
 from stateat.sim.adapters.vllm import install
-from stateat.sim.adapters.vllm.process import WORKER
+from stateat.sim.adapters.vllm.install import CHILD
 from stateat.sim.errors import InputError
 from stateat.sim.geometry.capacity import tokens_of
 from stateat.sim.geometry.derive import derive, fits
@@ -35,9 +35,10 @@ def ask(release: str, cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
         pytest.skip(f"vLLM {release} is not installed (stateat vllm install {release})")
     source = install.of_release(release)
     child = subprocess.run(
-        [source.command[0], str(ASKER), str(WORKER), str(source.path)],
+        [source.command[0], str(ASKER), str(source.path)],
         input=json.dumps(cases),
-        env={k: v for k, v in os.environ.items() if not k.startswith("PYTHON")} | {"VLLM_LOGGING_LEVEL": "ERROR"},
+        env={k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+        | {"VLLM_LOGGING_LEVEL": "ERROR", "PYTHONPATH": os.pathsep.join((str(CHILD), str(source.path)))},
         capture_output=True,
         text=True,
         timeout=300,

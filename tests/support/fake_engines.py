@@ -1,4 +1,4 @@
-"""Checkouts and releases that stand-in workers run, each in its own way (``fake_vllm_worker.py``)."""
+"""Checkouts and releases that stand-in workers run, each in its own way (``fake_vllm_child.py``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from stateat.sim.adapters.vllm import install
 
-FAKE = Path(__file__).resolve().parent / "fake_vllm_worker.py"
+FAKE = Path(__file__).resolve().parent / "fake_vllm_child.py"
 SCENARIO: dict[str, Any] = {
     "schema": "stateat/1",
     "name": "one-request",

@@ -2,7 +2,8 @@
 again.
 
 Each line of input is a list of cells, and is answered by a line with a list of exit codes. A cell is ``{"args": [...],
-"streams": {"0": HOW, "1": HOW, "2": HOW}}``; HOW is closed, full, broken (a pipe whose reader has gone) or a file.
+"streams": {"0": HOW, "1": HOW, "2": HOW}, "folder": WHERE}``; HOW is closed, full, broken (a pipe whose
+reader has gone) or a file.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ def child(cell: dict[str, object]) -> None:
     from stateat.sim.cli.entry import main
 
     signal.alarm(60)
+    os.chdir(cell.get("folder", "."))  # type: ignore[arg-type]
     for number, how in cell["streams"].items():  # type: ignore[attr-defined]
         put(int(number), how)
         if how == "closed":

@@ -1,9 +1,10 @@
 """Asks a release's own functions for block sizes and bytes. Runs under the Python that has vLLM, without torch.
 
-    PYTHON vllm_geometry.py WORKER RELEASE_FOLDER < cases.json > answers.json
+    PYTHON vllm_geometry.py RELEASE_FOLDER < cases.json > answers.json
 
-WORKER is ``sim/adapters/vllm_worker.py``, whose stand-ins are used. Functions that lie in modules which need torch or
-kernels are taken out of the release's source files and run as they are; none is written again here.
+PYTHONPATH names the release's folder and ``sim/adapters/vllm_child``, whose stand-ins are used. Functions that lie in
+modules which need torch or kernels are taken out of the release's source files and run as they are; none is
+written again here.
 """
 
 # mypy: ignore-errors
@@ -13,12 +14,15 @@ from __future__ import annotations
 import ast
 import contextlib
 import dataclasses
-import importlib.util
 import json
 import logging
 import os
 import sys
 import types
+
+from objects import bare, has_field
+from placeholders import Lenient
+from stand_ins import stub
 
 FILES = {
     "qwen3-next": ("Qwen3NextForCausalLM", ("model_executor/models/qwen3_next.py",)),
@@ -45,14 +49,15 @@ QUIET = types.SimpleNamespace(
 class Release:
     """The functions of one release."""
 
-    def __init__(self, worker, folder):
-        self.worker, self.folder = worker, folder
-        worker.USED = worker.USED | {
-            "vllm.model_executor.layers.mamba.mamba_utils",
-            "vllm.transformers_utils.model_arch_config_convertor",
-            "vllm.model_executor.models.config",
-        }
-        worker.stub()
+    def __init__(self, folder):
+        self.folder = folder
+        stub(
+            {
+                "vllm.model_executor.layers.mamba.mamba_utils",
+                "vllm.transformers_utils.model_arch_config_convertor",
+                "vllm.model_executor.models.config",
+            }
+        )
         import vllm.config.vllm as whole
         import vllm.model_executor.layers.mamba.abstract as abstract
         import vllm.model_executor.layers.mamba.mamba_utils as states
@@ -180,8 +185,8 @@ class Release:
             "use_replayssm": False,
         }
         # Not all releases have all of them.
-        known = {name: value for name, value in wanted.items() if self.worker.has_field(self.cache_config, name)}
-        cache = self.worker.bare(self.cache_config, **known)
+        known = {name: value for name, value in wanted.items() if has_field(self.cache_config, name)}
+        cache = bare(self.cache_config, **known)
         config = types.SimpleNamespace(
             model_config=model,
             cache_config=cache,
@@ -234,7 +239,7 @@ class Release:
     def model(self, outer, inner, flags, supports_all):
         convertor = self.convertor.ModelArchConfigConvertorBase(outer, inner)
         methods = self.functions("config/model.py", ("get_num_kv_heads", "get_mamba_chunk_size"), "ModelConfig")
-        model = self.worker.Lenient(
+        model = Lenient(
             hf_config=outer,
             hf_text_config=inner,
             dtype=self.dtypes[flags["dtype"]],
@@ -291,15 +296,11 @@ def namespace(values):
 
 
 def main():
-    worker_path, folder = sys.argv[1:]
-    sys.path[:0] = [folder]
-    spec = importlib.util.spec_from_file_location("vllm_worker", worker_path)
-    worker = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(worker)
+    (folder,) = sys.argv[1:]
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     logging.disable(logging.CRITICAL)
-    release = Release(worker, folder)
+    release = Release(folder)
     answers = []
     for case in json.load(sys.stdin):
         try:

@@ -1,4 +1,4 @@
-"""What a worker may answer: one shape for each request, and what its numbers must fit, before anything uses them."""
+"""Answers of a worker: one shape for each request, and what its numbers must fit, before anything uses them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Event = Annotated[
     | Annotated[tuple[Literal["unclaim"], Whole, Whole, Hash, Words], Tag("unclaim")],
     Discriminator(lambda said: str(said[0]) if isinstance(said, list | tuple) and said else ""),
 ]
-"""What the worker heard, in order; the fields are those of :class:`stateat.sim.events.Observer`'s events."""
+"""Events that the worker heard, in order; the fields are those of :class:`stateat.sim.events.Observer`'s events."""
 
 
 class Hello(TypedDict):
@@ -57,7 +57,7 @@ class Begun(TypedDict):
 
 
 class Step(TypedDict):
-    """What a step decided."""
+    """Decisions of a step."""
 
     aborted: list[Event]
     log: list[Event]
@@ -67,7 +67,7 @@ class Step(TypedDict):
 
 
 class Commit(TypedDict):
-    """What came of what was sampled."""
+    """Answer to the sampled tokens."""
 
     log: list[Event]
     finished: list[str]
@@ -176,7 +176,7 @@ class Check:
             self._slots(blocks)
 
     def event(self, event: Sequence[Any], requests: Mapping[str, Request]) -> None:
-        """What an event names is there."""
+        """Refuse an event that names something unknown."""
         getattr(self, f"_{event[0]}", self._of_request)(requests, *event[1:])
 
     def _of_request(self, requests: Mapping[str, Request], name: str, *_: Any) -> None:

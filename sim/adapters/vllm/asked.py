@@ -1,4 +1,4 @@
-"""What ``--engine`` and ``--vllm-python`` name: what each engine is called, and which release it stands nearest to."""
+"""Engines that ``--engine`` and ``--vllm-python`` name: how each is called, and which release it stands nearest to."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Asked:
     spec: str
     """As it was named."""
     label: str
-    """What it is called in tables, test cases, JSON and messages; no other engine of the command has it."""
+    """Name in tables, test cases, JSON and messages; no other engine of the command has it."""
     release: str = ""
     """The release that it is; '' for a checkout or a Python of one's own, which may be edited."""
     folder: Path | None = None
@@ -44,7 +44,7 @@ class Asked:
         return self.spec if where is None else str(real(where))
 
     def source(self, cache: Path) -> install.Source:
-        """What starts it. Raises InputError for what is not installed, EngineError for a folder without a scheduler."""
+        """Return what starts it. Raises InputError for what is not installed, EngineError for a folder without one."""
         if self.folder is not None:
             return install.of_checkout(self.folder, cache=cache)
         if self.python is not None:
@@ -160,7 +160,7 @@ def _end(path: Path, count: int) -> str:
 
 
 def _tracked(folder: Path) -> bool:
-    """Whether git knows this folder's scheduler: a copy that lies in somebody's repository has no commit."""
+    """True if git knows this folder's scheduler: a copy that lies in somebody's repository has no commit."""
     return bool(_git(folder, "ls-files", "--error-unmatch", str(install.SCHEDULER)))
 
 
@@ -174,7 +174,7 @@ def _commit(folder: Path) -> str:
 
 
 def _git(folder: Path, *question: str) -> str | None:
-    """What git says of a folder; None where it refuses, or is not here."""
+    """Return what git says of a folder; None where it refuses, or is not here."""
     # Inside a hook or a bisect git's own variables speak of another repository.
     env: Mapping[str, str] = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
     command = ["git", "--no-optional-locks", "-C", str(folder), *question]

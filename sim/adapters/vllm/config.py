@@ -13,7 +13,7 @@ from stateat.sim.workload import Arrival
 SENT = "sent"
 """Told to the release: in :func:`wire`, or with each request, as it is or as what follows from it."""
 OURS = "ours"
-"""Of the clock, the sampling or the physical model, which stay here: no scheduler sees it."""
+"""Options of the clock, the sampling or the physical model, which stay here: no scheduler sees them."""
 ALONE = "alone"
 """The reference engine's alone: refused wherever it is not at its default."""
 NOBODYS = "nobody's"
@@ -89,14 +89,14 @@ REACH: Mapping[type, Mapping[str, str]] = {
         "snapshots": NOBODYS,
     },
 }
-"""What becomes of each option and of each property of a request on a live release."""
+"""Fate of each option and of each property of a request on a live release."""
 
 PHYSICAL = ("grid", "restore_column", "state_writes", "worker")
 """Rules of the model that runs the release's decisions; all others are the release's own."""
 
 
 def refused(said: Options | Arrival, place: str) -> Iterator[str]:
-    """What a release cannot be told, by name: ``engine.offload.blocks: found 8, allowed 0``, and why.
+    """Return what a release cannot be told, by name: ``engine.offload.blocks: found 8, allowed 0``, and why.
 
     ``place`` is where ``said`` stands, such as ``engine``.
     """

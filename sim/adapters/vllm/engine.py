@@ -36,7 +36,7 @@ from stateat.sim.workload import Arrival
 
 
 class LiveScheduler:
-    """What :class:`stateat.sim.run.clock.Simulation` needs of a scheduler, from a child process.
+    """Scheduler for :class:`stateat.sim.run.clock.Simulation`, from a child process.
 
     Raises RefusedError, by name, for what the release cannot be told, lacks, or makes something else of, and
     EngineError when the child crashes, hangs or answers nonsense. ``warnings`` holds what a server of the release would
@@ -134,7 +134,7 @@ class LiveScheduler:
 
     @property
     def aborting(self) -> bool:
-        """Whether somebody is to be taken away in the next step."""
+        """True if somebody is to be taken away in the next step."""
         return bool(self._aborted)
 
     @property
@@ -219,7 +219,7 @@ class LiveScheduler:
             raise EngineError(f"{self.child.name} ended requests that it did not run: {', '.join(finished)}")
 
     def _sample(self, row: Row[Request], sampled: dict[str, list[int]], drafts: dict[str, list[int]]) -> None:
-        """What the model would emit for a row, and what its drafter would propose."""
+        """Sample what the model would emit for a row, and what its drafter would propose."""
         request, known = row.request, row.request.num_tokens
         if sample(row, self.num_drafts, self.observer):
             self.preempted_in_vain = 0

@@ -29,7 +29,7 @@ from stateat.sim.releases.policy import Policy
 from stateat.sim.scenario.load import Run
 
 CLEAN = {"poisoned": 0}
-"""What is expected of a run on an engine for which the file expects nothing."""
+"""Expectation of a run on an engine for which the file expects nothing."""
 Make = Callable[[Policy, Observer, int], LiveScheduler]
 """(policy, observer, seed): a scheduler that has not stepped yet."""
 
@@ -77,12 +77,12 @@ class Fleet:
 
     @property
     def live(self) -> bool:
-        """Whether any engine is not the reference."""
+        """True if any engine is not the reference."""
         return self.specs != [REFERENCE]
 
     @property
     def has_reference(self) -> bool:
-        """Whether the reference engine is one of them."""
+        """True if the reference engine is one of them."""
         return REFERENCE in self.specs
 
     def spread(self, run: Run) -> list[Run]:
@@ -106,12 +106,12 @@ class Fleet:
 
     @property
     def baseline(self) -> str:
-        """What the baseline is called; '' for none."""
+        """Name of the baseline; '' for none."""
         each = self._engines.get(self._baseline)
         return self._baseline if each is None else each.label
 
     def maker(self, run: Run) -> Make | None:
-        """What makes the scheduler of a run that :meth:`spread` gave, or raises why its engine does not start; None for
+        """Return what makes the scheduler of a run of :meth:`spread`, or raises why its engine does not start; None for
         the reference engine."""
         return self._make(run.engine) if run.engine else None
 

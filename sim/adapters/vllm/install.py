@@ -17,13 +17,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stateat.sim.adapters.vllm import pins
-from stateat.sim.adapters.vllm.process import WORKER, Child
 from stateat.sim.errors import EngineError, InputError
 from stateat.sim.files import real
 
+if TYPE_CHECKING:
+    from stateat.sim.adapters.vllm.process import Child
+
 CACHE = Path("~/.cache/stateat/vllm")
+CHILD = Path(__file__).resolve().parent.parent / "vllm_child"
+"""The folder that a Python with vLLM runs: ``python FOLDER``."""
 BASE = "base"
 NOTES = "stateat.json"
 """In each finished folder: what it is. A folder without it is not installed."""
@@ -35,12 +40,12 @@ PLATFORM = ("--platform", "manylinux_2_28_x86_64", "--platform", "manylinux_2_31
 TARGET = ("--abi", "abi3", "--python-version", "3.11", "--only-binary", ":all:")
 RELEASE = re.compile(r"\d+\.\d+(\.\d+)?((a|b|rc|\.post|\.dev)\d+)?")
 SCHEDULER = Path("vllm", "v1", "core", "sched", "scheduler.py")
-"""What a checkout of vLLM has."""
+"""File that a checkout of vLLM has."""
 ROOM = 1 << 30
 """Bytes that must be free: the largest wheel so far is 336 MB, and it is unpacked beside itself."""
 
 HARMLESS = ("PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX", "VLLM_LOGGING_LEVEL")
-"""Of the variables that Python and releases read, those that decide nothing and are left as they are."""
+"""Variables that Python and releases read and that decide nothing; they are left as they are."""
 WHY = ("ERROR", "Expected sha256", "Got")
 """How the lines begin in which pip says why it failed."""
 
@@ -57,7 +62,7 @@ class Installed:
     """Bytes on the disk, without the base that all share."""
     folder: Path
     pinned: bool
-    """Whether what was fetched was held against a hash that this project knows."""
+    """True if what was fetched was held against a hash that this project knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +72,14 @@ class Source:
     name: str
     command: tuple[str, ...]
     path: Path | None = None
-    """What goes in front of the import path."""
+    """Folder in front of the import path."""
     edited: bool = False
-    """Whether its files may change between two runs; nothing is written beside them then."""
+    """True if its files may change between two runs; nothing is written beside them then."""
 
     def open(self, **limits: float) -> Child:
         """Start its worker; raises EngineError. ``limits``: seconds, as :class:`Child` takes them."""
+        from stateat.sim.adapters.vllm.process import Child
+
         # Releases read options from their own variables, and what is not in the scenario must not decide.
         env = {k: v for k, v in os.environ.items() if k in HARMLESS or not k.startswith(("PYTHON", "VLLM_"))}
         env |= {"PYTHONHASHSEED": "0", "PYTHONWARNINGS": "ignore::SyntaxWarning"}
@@ -130,7 +137,7 @@ def of_release(release: str, *, cache: Path = CACHE) -> Source:
         how = f"Install it: stateat vllm install {release}" + ("" if pins.of_release(release) else " --unpinned")
         near = f"Did you mean {release}.0?" if f"{release}.0" in have else how
         raise InputError(f"vLLM {release} is not installed (installed: {', '.join(have) or 'none'}). {near}")
-    return Source(f"vLLM {release}", (_python(cache.expanduser()), str(WORKER), "--stub"), found.folder)
+    return Source(f"vLLM {release}", (_python(cache.expanduser()), str(CHILD), "--stub"), found.folder)
 
 
 def of_checkout(folder: Path, *, cache: Path = CACHE) -> Source:
@@ -146,7 +153,7 @@ def of_checkout(folder: Path, *, cache: Path = CACHE) -> Source:
         )
     if not (folder / SCHEDULER).is_file():
         raise EngineError(f"{folder}: found no {SCHEDULER.as_posix()} in it, allowed is a checkout of vLLM")
-    command = (_python(cache.expanduser()), str(WORKER), "--stub")
+    command = (_python(cache.expanduser()), str(CHILD), "--stub")
     return Source(f"vLLM at {folder}", command, real(folder), edited=True)
 
 
@@ -155,7 +162,7 @@ def of_python(python: Path) -> Source:
     found = shutil.which(str(python.expanduser()))
     if found is None:
         raise InputError(f"--vllm-python {python}: found no program there, allowed is a Python that has vLLM")
-    return Source(f"vLLM of {python}", (found, str(WORKER)))
+    return Source(f"vLLM of {python}", (found, str(CHILD)))
 
 
 def megabytes(size: int) -> str:
@@ -195,7 +202,7 @@ def _check_room(cache: Path) -> None:
 
 
 def _look(cache: Path, name: str) -> Installed | None:
-    """What a finished folder is; None for an unfinished one or none."""
+    """Return what a finished folder is; None for an unfinished one or none."""
     folder = cache / name
     try:
         notes = json.loads((folder / NOTES).read_text(encoding="utf-8"))
@@ -234,7 +241,7 @@ def _building(cache: Path, name: str) -> Iterator[Path]:
 
 
 def _alive(name: str) -> bool:
-    """Whether the process that made a partial folder still runs."""
+    """True if the process that made a partial folder still runs."""
     try:
         os.kill(int(name.split("-")[1]), 0)
     except (ValueError, IndexError, ProcessLookupError):
@@ -272,7 +279,7 @@ def _fetch(cache: Path, release: str, progress: Say) -> Installed:
         _unpack(wheel, folder)
         shutil.rmtree(wheels)
         progress("checking that its scheduler can be imported")
-        said = Source(f"vLLM {release}", (_python(cache), str(WORKER), "--stub"), folder).open()
+        said = Source(f"vLLM {release}", (_python(cache), str(CHILD), "--stub"), folder).open()
         said.close()
         _note(folder, package, pinned)
     found = _look(cache, release)

@@ -1,4 +1,4 @@
-"""What an installation may fetch: the wheels of known releases and of the base environment, by their hashes."""
+"""Wheels that an installation may fetch: those of known releases and of the base environment, by their hashes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def base() -> list[str]:
 
 
 def base_is_known() -> bool:
-    """Whether the base environment's wheels for this Python and machine are among them."""
+    """True if the base environment's wheels for this Python and machine are among them."""
     return (
         sys.implementation.name == "cpython"
         and PYTHONS[0] <= sys.version_info[:2] <= PYTHONS[1]

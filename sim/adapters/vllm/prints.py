@@ -1,4 +1,4 @@
-"""What a worker prints: passed on to standard error a line at a time, bounded and made printable."""
+"""Prints of a worker: passed on to standard error a line at a time, bounded and made printable."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from contextlib import suppress
 from stateat.sim.printable import short
 
 SHOWN_LINES = 1000
-"""Of what one worker prints; of the rest it is said that there is more."""
+"""Lines shown of one worker; of the rest it is said that there is more."""
 SHOWN_CHARACTERS = 500
-"""Of one line."""
+"""Limit of one line."""
 LAST_LINES = 12
-"""What it printed last, shown when it fails."""
+"""Last lines, shown when it fails."""
 LONGEST_LINE = 1 << 14
 """Bytes without a line break that are kept."""
 
@@ -31,7 +31,7 @@ class Prints:
         self._more = False
 
     def hear(self, data: bytes) -> None:
-        """What was read of it, in pieces of any size."""
+        """Take what was read of it, in pieces of any size."""
         *whole, begun = data.split(b"\n")
         for piece in whole:
             self._line(bytes(self._begun + piece[:LONGEST_LINE]))
@@ -55,7 +55,7 @@ class Prints:
             _print(f"{self.name}: printed more than {SHOWN_LINES:,} lines, of which no more are shown")
 
     def last_lines(self) -> str:
-        """What it printed last, indented, to be added to a message; '' for nothing. It is passed on no more."""
+        """Return what it printed last, indented, to be added to a message; '' for nothing. It is passed on no more."""
         self.end()
         self.pass_on(keep=len(self._last))
         self._waiting.clear()

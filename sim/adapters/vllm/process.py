@@ -12,7 +12,6 @@ import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import count
-from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from stateat.sim.adapters.vllm.answers import HELLO, Answer
@@ -20,7 +19,6 @@ from stateat.sim.adapters.vllm.prints import SHOWN_CHARACTERS, Prints
 from stateat.sim.errors import EngineError, RefusedError
 from stateat.sim.printable import short
 
-WORKER = Path(__file__).resolve().parent.parent / "vllm_worker.py"
 START_S = 180.0
 """For importing a release; a real torch on a cold disk takes its time."""
 ANSWER_S = 120.0
@@ -127,7 +125,7 @@ class Child:
 
     @property
     def closed(self) -> bool:
-        """Whether it has ended; it does when it crashes, hangs or fails."""
+        """True if it has ended; it does when it crashes, hangs or fails."""
         return not self._finalizer.alive
 
     def close(self) -> None:

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from stateat.sim.printable import one_line, plural
 from stateat.sim.scenario.catalog import Entry, by_folder
+from stateat.sim.scenario.shipped import shown
 
 FOLDERS = {
     "seeds": "Published results: each file shows both columns of a row.",
@@ -45,7 +46,7 @@ def print_catalog(found: Sequence[Entry], console: Console) -> None:
 
 
 def _head(entry: Entry) -> tuple[str, str, str, str]:
-    return one_line(entry.path), " ".join(entry.mechanism), _count(entry), entry.state
+    return one_line(shown(entry.path)), " ".join(entry.mechanism), _count(entry), entry.state
 
 
 def _title(entry: Entry) -> str:

@@ -26,7 +26,7 @@ from stateat.sim.options import Offload, Options
 from stateat.sim.releases.policy import Policy
 from stateat.sim.workload import Arrival
 
-FAKE = Path(__file__).resolve().parents[2] / "support" / "fake_vllm_worker.py"
+FAKE = Path(__file__).resolve().parents[2] / "support" / "fake_vllm_child.py"
 ROOT = Path(__file__).resolve().parents[3]
 OPTIONS = Options(
     groups=(Group("attention", "full-attention", 16), Group("gdn", "recurrent", 16)),

@@ -233,4 +233,4 @@ def test_a_checkout_and_a_python_are_checked(pip: Pip, tmp_path: Path) -> None:
         of_checkout(tmp_path / "none")
     with pytest.raises(InputError, match="--vllm-python /nowhere/python: found no program there"):
         of_python(Path("/nowhere/python"))
-    assert of_python(Path("sh")).command[-1].endswith("vllm_worker.py")
+    assert of_python(Path("sh")).command[-1].endswith("vllm_child")

@@ -23,7 +23,7 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     known = doctor._version
     extras = [name for parts in doctor.OPTIONAL.values() for name in parts]
     monkeypatch.setattr(doctor, "_version", lambda name: None if name in extras else known(name))
-    monkeypatch.setattr(doctor, "_vllm_folder", lambda: tmp_path / "vllm")
+    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("STATEAT_SHARED", str(tmp_path / "shared"))
     return tmp_path
 
@@ -55,10 +55,12 @@ def test_what_is_needed_and_missing_is_not_well(monkeypatch: pytest.MonkeyPatch)
     assert lines()["simpy"]["found"] == "not installed"
 
 
-def test_releases_of_vllm_are_listed_in_order(bare: Path) -> None:
-    for name in ("0.27.0", "0.9.1", "0.26.0", ".lock", "tmp"):
-        (bare / "vllm" / name).mkdir(parents=True)
-    assert doctor.vllm_releases() == ["0.9.1", "0.26.0", "0.27.0"]
+def test_finished_releases_of_vllm_are_listed_in_order(bare: Path) -> None:
+    for name in ("0.27.0", "0.9.1", "0.26.0", ".partial-1-0.28.0"):
+        folder = bare / ".cache" / "stateat" / "vllm" / name
+        folder.mkdir(parents=True)
+        (folder / "stateat.json").write_text('{"package": "vllm", "size": 1}')
+    (bare / ".cache" / "stateat" / "vllm" / "0.33.0").mkdir()
     assert lines()["vLLM"] == {
         "name": "vLLM",
         "ok": True,

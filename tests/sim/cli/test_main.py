@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
-import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -202,24 +201,6 @@ def test_a_bad_scenario_names_its_file_and_line(file: str) -> None:
 
 
 # Help.
-
-
-@pytest.mark.parametrize("command", [(), *((name,) for name in main.commands)], ids=lambda c: " ".join(c) or "stateat")
-def test_help_shows_an_example(command: tuple[str, ...]) -> None:
-    for option in ("--help", "-h"):
-        result = run(*command, option)
-        assert result.exit_code == 0 and result.stderr == ""
-        assert result.stdout.startswith(f"Usage: stateat {' '.join(command)}".rstrip())
-        _, _, example = result.stdout.partition("Example")
-        name = command[0] if command else "replay"
-        assert f"stateat {name}" in example
-
-
-def test_every_option_says_what_it_does() -> None:
-    for command in main.commands.values():
-        for param in command.params:
-            if isinstance(param, click.Option):
-                assert param.help
 
 
 def test_the_version_is_printed() -> None:

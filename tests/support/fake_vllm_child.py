@@ -1,4 +1,4 @@
-"""Stands in for ``vllm_worker.py``: one request at a time, whole in one chunk, without any vLLM.
+"""Stands in for ``vllm_child``: one request at a time, whole in one chunk, without any vLLM.
 
 Arguments choose a way to misbehave at the first step: ``crash``, ``kill``, ``hang``, ``garbage``, ``raise``,
 ``prints``, ``floods``, ``endless``, ``leaves`` (a process that holds its pipes), ``unsupported`` (at init), ``poison``
