@@ -1,9 +1,9 @@
 """Single-line changes of the package, made one by one, and whether the tests see them.
 
 Each change is one that a slip of the hand could make: a bound off by one, ``and`` for ``or``, a condition turned
-round, a call left out. It is made in a copy of the checkout. The tests that name its module run first, then those of its
-folder, then the laws and the scenarios, until one fails. What passes all of them has survived: it wants a test at its
-place, or a reason why nobody can see it.
+round, a call left out. It is made in a copy of the checkout. The tests that name its module run first, then those of
+its folder, then the laws and the scenarios, until one fails. What passes all of them has survived: it wants a test at
+its place, or a reason why nobody can see it.
 
     python benchmarks/mutants.py --count 100 --seed 1 --json build/mutants.json
     python benchmarks/mutants.py --room sim/cache --count 20
@@ -213,7 +213,7 @@ def rounds(root: Path, file: str) -> list[list[str]]:
     of its folder; laws and scenarios."""
     path = Path(file).with_suffix("")
     module = ".".join(("stateat", *path.parts))
-    every = sorted((root / "tests").rglob("test_*.py"))
+    every = sorted(test for test in (root / "tests").rglob("test_*.py") if test.name != "test_imports.py")
     named = [test for test in every if test.stem == f"test_{path.name}" or module in test.read_text(encoding="utf-8")]
     named.sort(key=lambda test: test.stem != f"test_{path.name}")
     beside = [test for test in every if test.is_relative_to(root / "tests" / path.parent) and test not in named]

@@ -38,8 +38,7 @@ LAYERS = (
     "api",
     "cli",
 )
-"""The rooms of `sim`, folders and files, from the ground up. A folder imports of ours its own and what is named before it;
-within the ground, and everywhere between files, there is no circle."""
+"""The rooms of `sim`, folders and files, from the ground up: each imports of ours what lies in it or below it."""
 RANKS = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms.split()}
 
 MEETING_PLACE = ("stateat.sim.events", "stateat.sim.tokens")
@@ -129,7 +128,7 @@ def wrong_directions(module: str, source: str) -> list[str]:
 
 def room_of(module: str) -> str:
     """The room of `sim` that a module belongs to; empty for `sim` itself."""
-    return (module.split(".") + ["", ""])[2]
+    return [*module.split("."), "", ""][2]
 
 
 def upward(module: str, source: str) -> list[str]:
@@ -369,6 +368,18 @@ def test_an_import_from_above_is_seen(source: str) -> None:
 def test_there_is_no_circle_of_imports() -> None:
     texts = {module_of(path): path.read_text(encoding="utf-8") for path in FILES}
     assert circle({module: known_imports(module, text, texts.keys()) for module, text in texts.items()}) == []
+
+
+def test_no_two_folders_import_each_other() -> None:
+    texts = {module_of(path): path.read_text(encoding="utf-8") for path in FILES}
+    folders = {module_of(path): path.parent.relative_to(ROOT).as_posix() for path in FILES}
+    pairs = {
+        (folders[module], folders[other])
+        for module, text in texts.items()
+        for other in known_imports(module, text, texts.keys())
+        if "sim" not in (folders[module], folders[other])
+    }
+    assert {(a, b) for a, b in pairs if a < b and (b, a) in pairs} == set()
 
 
 def test_a_circle_is_seen() -> None:
