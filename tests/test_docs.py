@@ -129,20 +129,22 @@ def missing(shown: tuple[str, ...], printed: list[str]) -> str | None:
 
 
 def console() -> list[Any]:
-    found = []
+    """Pages and blocks; what two pages show of the same commands is one case, so that they run once."""
+    found: dict[str, list[tuple[Path, str]]] = {}
     for page in PAGES:
-        for i, block in enumerate(blocks(page, "console")):
-            heads = " ; ".join(command.line for command in commands(block))
-            found.append(pytest.param(page, block, id=f"{page.name}-{i}-{heads[:50]}"))
-    return found
+        for block in blocks(page, "console"):
+            found.setdefault(" ; ".join(command.line for command in commands(block)), []).append((page, block))
+    return [pytest.param(shown, id=f"{shown[0][0].name}-{heads[:50]}") for heads, shown in found.items()]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the commands are shown for a POSIX shell")
-@pytest.mark.parametrize(("page", "block"), console())
-def test_a_command_prints_what_is_shown(page: Path, block: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    for path, text in written_files(page):
+@pytest.mark.parametrize("shown", console())
+def test_a_command_prints_what_is_shown(
+    shown: list[tuple[Path, str]], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    for path, text in (written for page, _ in shown for written in written_files(page)):
         (tmp_path / path).write_text(text, encoding="utf-8")
-    for command in commands(block):
+    for command, *again in zip(*(commands(block) for _, block in shown), strict=True):
         assert re.match(r"(\w+=\S+ )*stateat ", command.line), "only stateat is run from the docs"
         if LONG in command.line:
             assert_pinned(command)
@@ -155,7 +157,8 @@ def test_a_command_prints_what_is_shown(page: Path, block: str, tmp_path: Path, 
         status, printed = run(line, tmp_path)
         text = "\n".join(printed)
         assert status == command.status, text
-        assert missing(command.shown, printed) is None, text
+        for page in (command, *again):
+            assert missing(page.shown, printed) is None, text
 
 
 def written_files(page: Path) -> Iterator[tuple[str, str]]:

@@ -22,9 +22,9 @@ TRACE = "scenarios/sweeps/mooncake.yaml"
 
 
 def point(sweep: dict[str, Any]) -> dict[str, Any]:
-    """The sweep at one point, in the middle of each key's values."""
+    """The sweep at one point, the first of each key's values: the cheapest."""
     grid = sweep.get("grid")
-    return sweep if grid is None else {**sweep, "grid": {key: [v[len(v) // 2]] for key, v in grid.items()}}
+    return sweep if grid is None else {**sweep, "grid": {key: v[:1] for key, v in grid.items()}}
 
 
 @pytest.mark.parametrize("file", sorted(set(TABLES) - {TRACE}))

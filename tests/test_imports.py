@@ -9,7 +9,8 @@ import configparser
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,25 @@ PACKAGES = ("stateat",)
 CHILD = ROOT / "sim" / "adapters" / "vllm_child"
 """Never imported by us: another Python runs it, beside vLLM."""
 FILES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py") if path.parent != CHILD)
+
+LAYERS = (
+    "tokens events errors printable signals files inputs schema arguments options",
+    "rules",
+    "cache",
+    "worker",
+    "workload",
+    "releases",
+    "engine",
+    "scenario",
+    "adapters",
+    "run",
+    "explain conformance sweeps geometry",
+    "report",
+    "api",
+    "cli",
+)
+"""The rooms of `sim`, folders and files, from the ground up: each imports of ours what lies in it or below it."""
+RANKS = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms.split()}
 
 MEETING_PLACE = ("stateat.sim.events", "stateat.sim.tokens")
 """All of `sim` that `oracle` may know."""
@@ -107,6 +127,41 @@ def wrong_directions(module: str, source: str) -> list[str]:
             continue
         wrong.append(f"{module}:{line}: imports {name}: {why}")
     return wrong
+
+
+def room_of(module: str) -> str:
+    """The room of `sim` that a module belongs to; empty for `sim` itself."""
+    return [*module.split("."), "", ""][2]
+
+
+def upward(module: str, source: str) -> list[str]:
+    """The imports of a module of `sim` from a room above its own, or beside it."""
+    wrong = []
+    for line, _, name in imports(source):
+        if not within(name, "stateat.sim") or not within(module, "stateat.sim"):
+            continue
+        here, there = room_of(module), room_of(name)
+        if here and there and here != there and RANKS[here] <= RANKS[there] and RANKS[there]:
+            wrong.append(f"{module}:{line}: imports {name}: {here} lies below {there}")
+    return wrong
+
+
+def known_imports(module: str, source: str, known: Set[str]) -> set[str]:
+    """The modules of ours that a module imports, for types alone or inside a function too."""
+    found = set()
+    for _, _, name in imports(source):
+        parent = name.rpartition(".")[0]
+        found |= {name} & known or {parent} & known
+    return found - {module}
+
+
+def circle(graph: Mapping[str, Set[str]]) -> list[str]:
+    """One of the circles, its first module named again at the end; empty if there is none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
 
 
 def unrepeatable(module: str, source: str) -> list[str]:
@@ -285,6 +340,60 @@ def test_chance_and_clocks_are_seen(source: str) -> None:
 )
 def test_what_repeats_is_let_through(module: str, source: str) -> None:
     assert unrepeatable(module, source) == []
+
+
+def test_every_room_has_its_place_and_the_ground_is_a_dozen_files_at_most() -> None:
+    files = {path.stem for path in (ROOT / "sim").glob("*.py")} - {"__init__"}
+    folders = {path.parent.name for path in (ROOT / "sim").glob("*/__init__.py")}
+    assert files | folders == set(RANKS)
+    assert len(files) < 12
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_no_room_imports_from_above(path: Path) -> None:
+    assert upward(module_of(path), path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from stateat.sim.engine.request import Request",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from stateat.sim.releases.rules import Rules",
+        "def late():\n    import stateat.sim.run.simulate",
+        "from stateat.sim import api",
+    ],
+)
+def test_an_import_from_above_is_seen(source: str) -> None:
+    """Negative control."""
+    assert len(upward("stateat.sim.cache.manager", source)) == 1
+
+
+def test_there_is_no_circle_of_imports() -> None:
+    texts = {module_of(path): path.read_text(encoding="utf-8") for path in FILES}
+    assert circle({module: known_imports(module, text, texts.keys()) for module, text in texts.items()}) == []
+
+
+def test_no_two_folders_import_each_other() -> None:
+    texts = {module_of(path): path.read_text(encoding="utf-8") for path in FILES}
+    folders = {module_of(path): path.parent.relative_to(ROOT).as_posix() for path in FILES}
+    pairs = {
+        (folders[module], folders[other])
+        for module, text in texts.items()
+        for other in known_imports(module, text, texts.keys())
+        if "sim" not in (folders[module], folders[other])
+    }
+    assert {(a, b) for a, b in pairs if a < b and (b, a) in pairs} == set()
+
+
+def test_a_circle_is_seen() -> None:
+    """Negative control: of three, one for types alone."""
+    texts = {
+        "a.b": "from a.c import C",
+        "a.c": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from a import d",
+        "a.d": "def late():\n    import a.b",
+    }
+    found = circle({module: known_imports(module, text, texts.keys()) for module, text in texts.items()})
+    assert found[0] == found[-1] and set(found) == set(texts)
 
 
 def test_every_folder_of_code_is_a_package_that_is_listed() -> None:

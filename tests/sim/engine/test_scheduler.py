@@ -360,3 +360,26 @@ def test_a_drafter_that_fills_in_bounds_who_runs_in_0_33(preset: str, method: st
     heard = Decisions()
     drive(options, [Arrival(name, i, 0, ((i + 1, 1),)) for i, name in enumerate("ab")], observers=[heard])
     assert heard.finished == ends
+
+
+def test_drafts_of_a_running_request_end_a_token_before_the_models_longest() -> None:
+    """vLLM: ``max_model_len - 1 - num_computed_tokens``; the token behind the last draft has room too."""
+    drafting = replace(PLAIN, max_model_len=14, speculative=Speculative(method="ngram", num_speculative_tokens=3))
+    _, heard = play(drafting, ask("a", 10, 50))
+    assert max(end for *_, end in heard.chunks) == 13
+
+
+@pytest.mark.parametrize(("longest", "step", "end"), [(40, 4, 36), (36, 4, 36), (35, 10, 33)])
+def test_a_padded_request_waits_where_the_models_longest_has_no_room_for_its_placeholders(
+    longest: int, step: int, end: int
+) -> None:
+    """To 0.28: b repeats a's 33 tokens and has one of them left, and K = 3 placeholders behind it. Once nobody decodes
+    beside it, it is not padded."""
+    drafting = replace(
+        CACHED,
+        preset="vllm-0.28.0",
+        max_model_len=longest,
+        speculative=Speculative(method="ngram", num_speculative_tokens=3),
+    )
+    _, heard = play(drafting, ask("a", 33, 2, seed=1), ask("c", 5, 9), ask("b", 33, 1, time=4, seed=1))
+    assert [chunk for chunk in heard.chunks if chunk[1] == "b"] == [(step, "b", 32, end)]

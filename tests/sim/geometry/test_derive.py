@@ -212,3 +212,14 @@ def test_a_single_group_of_b_and_c_is_repeated_on_each_rank() -> None:
 
 def test_sizing_is_read_by_name() -> None:
     assert sizing("vllm-0.33.0").gdn_checkpoint == 64
+
+
+@pytest.mark.parametrize(("recurrent", "wanted"), [(5, (5, 1, 1)), (6, (4, 1, 2)), (8, (4, 1, 2)), (9, (4, 1, 3))])
+def test_groups_are_padded_to_the_larger_kind_below_one_and_a_half_times_the_smaller(
+    recurrent: int, wanted: tuple[int, int, int]
+) -> None:
+    """Layers of a group, attention groups, recurrent groups (vLLM ``_get_kv_cache_groups_uniform_page_size``)."""
+    model = named("qwen3.6-27b")
+    model = replace(model, attention=replace(model.attention, layers=4), recurrent_layers=recurrent)
+    found = derive(model, Serving())
+    assert (found.layers_per_group, found.attention_groups, found.recurrent_groups) == wanted

@@ -89,3 +89,11 @@ def test_what_a_config_does_not_say_is_told() -> None:
     del values["chunk_size"], values["head_dim"]
     found = derive(model_of(values, "config.json", "it"), Serving(**QUIET))  # type: ignore[arg-type]
     assert remarks(found, None, 16)[0] == "assumed, not in the config: head_dim 128, chunk_size 128"
+
+
+def test_a_prompt_that_just_fits_can_be_hit() -> None:
+    assert not [line for line in said("qwen3.6-27b", max_model_len=785) if "no request is ever hit" in line]
+
+
+def test_as_many_ranks_as_heads_hold_each_head_once() -> None:
+    assert not [line for line in said("qwen3-next", tensor_parallel_size=2) if "KV heads" in line]
