@@ -145,7 +145,7 @@ class Options(StrictRecord):
     rules: dict[str, str] = field(default_factory=dict, kw_only=True)
     """Rules that differ from the preset's, by name; `module:Name` runs with `--allow-code` alone (docs/security.md)."""
     groups: Annotated[tuple[Annotated[Group, WrittenAs(GroupOptions)], ...], Listed(1, 64)]
-    """The KV cache groups, at least one; all share the pool."""
+    """The KV cache groups, at least one."""
     num_blocks: Annotated[int, Field(ge=1, le=MAX_NUM_BLOCKS)] = 10_000
     """Blocks in the pool that all groups share, the null block among them."""
     max_num_batched_tokens: Length = 8192

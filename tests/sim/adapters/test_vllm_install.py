@@ -155,7 +155,9 @@ def test_what_is_pinned_is_what_presets_run_on_and_each_pin_is_a_hash() -> None:
 
 def test_what_lies_in_the_environment_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     told: dict[str, str] = {}
-    monkeypatch.setattr(module, "Child", lambda name, command, env, **limits: told.update(env))
+    monkeypatch.setattr(
+        "stateat.sim.adapters.vllm.process.Child", lambda name, command, env, **limits: told.update(env)
+    )
     for name in ("VLLM_PREFIX_CACHE_RETENTION_INTERVAL", "VLLM_USE_V2_MODEL_RUNNER", "PYTHONOPTIMIZE", "PYTHONPATH"):
         monkeypatch.setenv(name, "1")
     monkeypatch.setenv("VLLM_LOGGING_LEVEL", "DEBUG")

@@ -81,8 +81,8 @@ def test_who_is_refused_for_good_has_run_nothing(arrival: Arrival) -> None:
     groups = (Group("attention", "full-attention", 16), Group("gdn", "recurrent", 16))
     told = Options(
         groups,
-        "vllm-0.28.0",
-        {"admission": "reject"},
+        preset="vllm-0.28.0",
+        rules={"admission": "reject"},
         num_blocks=69,
         max_num_batched_tokens=256,
         max_model_len=1024,

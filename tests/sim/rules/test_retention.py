@@ -91,7 +91,7 @@ def hits(preset: str, kinds: tuple[str, ...], interval: int | None) -> list[int]
     """Five blocks and a token; then its first four, its first two and a half, all of it, with other tokens behind."""
     groups = tuple(KEEPERS[kind] for kind in kinds)
     options = Options(
-        groups, preset, max_num_batched_tokens=16, prefix_cache_retention_interval=interval, clock="steps"
+        groups, preset=preset, max_num_batched_tokens=16, prefix_cache_retention_interval=interval, clock="steps"
     )
     prompts = [((1, n), (9, 3)) if i else ((1, n),) for i, n in enumerate((81, 64, 40, 81))]
     outcome = drive(options, [Arrival(f"r{i}", i, 10 * i, prompt) for i, prompt in enumerate(prompts)])
@@ -106,7 +106,7 @@ def test_both_modes_keep_what_an_interval_keeps(mode: str) -> None:
         heard = Published()
         options = Options(
             (KEEPERS[mode],),
-            "vllm-0.29.0",
+            preset="vllm-0.29.0",
             max_num_batched_tokens=16,
             prefix_cache_retention_interval=interval,
             clock="steps",
@@ -134,7 +134,7 @@ def test_full_attention_keeps_all_whatever_the_interval_is() -> None:
 
 def test_in_all_mode_a_longer_prompt_hits_only_what_was_retained() -> None:
     """As vLLM 0.29.0, which keeps 48 of a prompt of 64: where a resend of it starts."""
-    options = Options((KEEPERS["all"],), "vllm-0.29.0", prefix_cache_retention_interval=0, clock="steps")
+    options = Options((KEEPERS["all"],), preset="vllm-0.29.0", prefix_cache_retention_interval=0, clock="steps")
     prompts = [((1, 64),), ((1, 48), (2, 9)), ((1, 64), (3, 5))]
     outcome = drive(options, [Arrival("abc"[i], i, 5 * i, prompt) for i, prompt in enumerate(prompts)])
     assert outcome.hits == {"a": 0, "b": 48, "c": 48} and outcome.claims == 2

@@ -143,8 +143,8 @@ def test_a_victim_whose_blocks_have_to_wait_is_preempted_in_vain_up_to_029(
 ) -> None:
     options = Options(
         GROUPS[:1],
-        preset,
-        rules,
+        preset=preset,
+        rules=rules,
         num_blocks=61,
         max_num_batched_tokens=2048,
         max_num_seqs=32,
