@@ -115,8 +115,9 @@ def described(schema: Any, records: Mapping[str, Any]) -> Any:
     if not isinstance(schema, dict):
         return schema
     made = {key: described(value, records) for key, value in schema.items()}
-    if made.get("title") in records and "properties" in made:
-        for name, text in _docstrings(records[made["title"]]).items():
+    title = made.get("title")
+    if isinstance(title, str) and title in records and "properties" in made:
+        for name, text in _docstrings(records[title]).items():
             made["properties"].get(name, {}).setdefault("description", text)
     return made
 
