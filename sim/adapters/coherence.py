@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stateat.sim.adapters.heard import ANY, KINDS, MODES, Heard, Impossible, Life, Row
-from stateat.sim.adapters.log_options import faults
+from stateat.sim.adapters.heard import ANY, Heard, Impossible, Life, Row
+from stateat.sim.adapters.log_options import faults, faults_of_groups
 from stateat.sim.events import NULL, CopyKind, Group, Refusal, Withdrawal
 from stateat.sim.tokens import Segments, Spans
 
@@ -33,22 +33,8 @@ class Coherence(Heard):
         self.recurrent = [i for i, group in enumerate(groups) if group.recurrent]
         self._check(bool(groups), "run.groups", [], "one group or more")
         self._check(num_speculative_tokens >= 0, "run.num_speculative_tokens", num_speculative_tokens, "0 or more")
-        names = [group.name for group in groups]
-        for i, group in enumerate(groups):
-            where = f"run.groups[{i}]"
-            self._check(group.kind in KINDS, f"{where}.kind", group.kind, " or ".join(KINDS))
-            self._check(
-                group.mamba_cache_mode in MODES, f"{where}.mamba_cache_mode", group.mamba_cache_mode, " or ".join(MODES)
-            )
-            self._check(names.index(group.name) == i, f"{where}.name", group.name, "a name of its own")
-            unit = options["hash_unit"]
-            cached = group.prefix_cacheable and options["enable_prefix_caching"]
-            if cached and group.block_size % unit:
-                self._check(False, f"{where}.block_size", group.block_size, f"a multiple of hash_unit ({unit})")
-            self._check(
-                group.sliding_window >= 0 and not (group.recurrent and group.sliding_window),
-                f"{where}.sliding_window", group.sliding_window, "0 or more, of attention alone",
-            )  # fmt: skip
+        for key, found, allowed in faults_of_groups(groups, options):
+            self._check(False, f"run.groups{key}", found, allowed)
         self.num_blocks = options.get("num_blocks")
         self.depth = options.get("max_concurrent_batches", 1)
         self.cap = options["max_num_batched_tokens"]

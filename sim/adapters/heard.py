@@ -19,8 +19,6 @@ WITHOUT = {
 """Events that a log may lack, and what is not asked then."""
 
 
-KINDS = ("full-attention", "recurrent")
-MODES = ("align", "all")
 STATES = {"waiting": "waits", "running": "runs", "gone": "has ended"}
 """Where a request is, in words."""
 ANY = tuple(STATES)
