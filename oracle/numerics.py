@@ -197,7 +197,7 @@ class Numerics:
     def _start(self, recipe: Recipe, offset: int) -> tuple[int, State | None]:
         """The longest prefix below ``offset`` whose true state is still known; only where that changes no bit."""
         self._offsets.add(offset)
-        if not self._known or self.family.how.kernel != "sequential":
+        if not self._known or self.family.how.form != "sequential":
             return 0, None
         for n in sorted((n for n in self._offsets if n < offset), reverse=True)[:64]:
             state = self._known.get(LazyState(recipe.tokens.fingerprint(n), None))

@@ -108,8 +108,9 @@ def _record_fields(record: Any) -> dict[str, FieldInfo]:
         info = FieldInfo.from_annotation(hints[field.name])
         if not required:
             info.default = field.default if field.default_factory is MISSING else field.default_factory()
-        info.description = described[field.name].get("description")
-        found[field.name] = info
+        key = info.alias or field.name
+        info.description = described[key].get("description")
+        found[key] = info
     return found
 
 

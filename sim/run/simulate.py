@@ -145,7 +145,7 @@ def _auditor(truth: Truth, seed: int = 0) -> Auditor:
     """An auditor that computes the truth so; InputError if it cannot, here."""
     how = Arithmetic(
         dtype=truth.dtype,
-        kernel=truth.kernel,
+        form=truth.form,
         rounding=truth.rounding,
         backend=truth.backend,
         device=truth.device,
@@ -402,7 +402,7 @@ class _Hearing(Observer):
 
     def _begin(self) -> None:
         """The truth is the run's own, unless another is asked for."""
-        self.truth = changed(Truth(**self.options.get("oracle", {})), self.given)
+        self.truth = changed(changed(DIGEST, self.options.get("oracle", {})), self.given)
         check_truth(self.truth)
         self.auditor, self.tally, self.digest = _auditor(self.truth), Tally(), Digest()
         self.everyone = Fanout([self.auditor, self.tally, self.digest])

@@ -18,7 +18,7 @@ def whole(model: Whole) -> Iterator[Complaint]:
     """What is wrong with a variant and case as a whole."""
     yield from _below(("engine",), engine(model.engine))
     yield from _below(("workload",), _workload(model))
-    found = truth.wrong(model.oracle.truth(), any(group.kind == "recurrent" for group in model.engine.groups))
+    found = truth.wrong(model.oracle, any(group.kind == "recurrent" for group in model.engine.groups))
     if found is not None:
         yield ("oracle", found[0]), found[1]
 

@@ -26,10 +26,10 @@ from stateat.sim.releases.support import lacks
 from stateat.sim.scenario import checks as scenario_checks
 from stateat.sim.scenario import messages as scenario_errors
 from stateat.sim.scenario import trust
-from stateat.sim.scenario.models import SCHEMA, File, Oracle, VariantExpectation, Whole
+from stateat.sim.scenario.models import SCHEMA, File, VariantExpectation, Whole
 from stateat.sim.scenario.shipped import named
 from stateat.sim.scenario.tree import INLINE, Node, Problem, failure, locate, merge, of_plain, place, plain, read
-from stateat.sim.scenario.truth import Truth
+from stateat.sim.scenario.truth import DIGEST, Truth
 from stateat.sim.scenario.truth import changed as changed_truth
 from stateat.sim.scenario.truth import wrong as wrong_truth
 from stateat.sim.schema import Complaint, choice
@@ -193,7 +193,7 @@ def runs(
 ) -> list[Run]:
     """A run for each variant and case, in the order of the file.
 
-    ``only`` names the variants wanted (all if empty); ``rules`` and ``truth`` (fields of :class:`Truth`) override
+    ``only`` names the variants wanted (all if empty); ``rules`` and ``truth`` (keys of a file's ``oracle``) override
     those of the file. Raises InputError for a name that does not exist, or a rule that takes away what an option
     needs.
     """
@@ -205,7 +205,7 @@ def runs(
         wrong = scenario_checks.rule(name, value)
         if wrong:
             raise InputError(f"--rule {name}={value}: {wrong}")
-    check_truth(Truth(**truth))
+    check_truth(changed_truth(DIGEST, truth))
     return [_overridden(run, rules, truth) for run in scenario.expanded if not only or run.variant in only]
 
 
@@ -471,7 +471,6 @@ def _expected(
 def _run(file: Path, node: Node, shape: File | None, whole: Whole, variant: str, case: str) -> Run:
     at = node.get("workload") or node
     at = at.get("trace") or at
-    oracle: Oracle = whole.oracle
     return Run(
         scenario=shape.name if shape else "",
         variant=variant,
@@ -479,7 +478,7 @@ def _run(file: Path, node: Node, shape: File | None, whole: Whole, variant: str,
         options=whole.engine.over_ranks(),
         budgets=tuple(whole.workload.budgets),
         seed=shape.seed if shape else 0,
-        truth=oracle.truth(),
+        truth=whole.oracle,
         expect=None,
         workload=whole.workload,
         base=file.parent,

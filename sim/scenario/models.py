@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, SkipValidation, Tag, create_model, model_validator
 
-from stateat.kernels.families import BACKENDS, DEVICES, DTYPES, FORMS, ROUNDINGS
 from stateat.sim.events import Holding, Severity
 from stateat.sim.events import Invariant as Law
 from stateat.sim.options import Options
 from stateat.sim.scenario.counts import COUNTS
-from stateat.sim.scenario.truth import Truth
+from stateat.sim.scenario.truth import DIGEST, Truth
 from stateat.sim.schema import (
     Name,
     Strict,
@@ -27,7 +26,6 @@ INVARIANTS = tuple(word.value for word in Law)
 """As in docs/invariants.md."""
 MECHANISMS = tuple(f"M{n}" for n in (*range(1, 28), 30, 32))
 """As in docs/mechanisms.md."""
-_TRUTH = Truth()
 
 
 def _invariant(name: str) -> str:
@@ -38,30 +36,6 @@ def _invariant(name: str) -> str:
 
 
 Invariant = Annotated[str, AfterValidator(_invariant)]
-
-
-class Oracle(Strict):
-    """What the truth is computed with."""
-
-    state: str = _TRUTH.state
-    """The state family (docs/states.md): `digest`, a 128-bit fingerprint of the tokens absorbed; `ring`,
-    `gated-delta`, `kda`, `ssd`, `selective-scan` or `short-conv`, arrays beside it, of a model's widths behind a
-    colon (`gated-delta:qwen3-next`)."""
-    dtype: Literal[DTYPES] = _TRUTH.dtype  # type: ignore[valid-type]
-    """Type in which a state is stored between chunks."""
-    kernel: Literal[FORMS] = _TRUTH.kernel  # type: ignore[valid-type]
-    """Form of the computation. `sequential`: float32 bits do not depend on how a prompt is cut; `chunked`, as
-    prefill kernels: they do."""
-    rounding: Literal[ROUNDINGS] = _TRUTH.rounding  # type: ignore[valid-type]
-    """Rounding to a narrower dtype: to `nearest`, or `stochastic`, which draws from the scenario's seed."""
-    backend: Literal[BACKENDS] = _TRUTH.backend  # type: ignore[valid-type]
-    """Library that computes the states: `auto` is Triton where there is a GPU, else torch, else NumPy."""
-    device: Literal[DEVICES] = _TRUTH.device  # type: ignore[valid-type]
-    """Device that computes them: `auto` is the GPU where there is one."""
-
-    def truth(self) -> Truth:
-        """As the oracle takes them."""
-        return Truth(self.state, self.dtype, self.kernel, self.rounding, self.backend, self.device)
 
 
 class Bounds(Strict):
@@ -219,7 +193,7 @@ class Override(Strict):
     """Changes of the engine."""
     workload: SkipValidation[Workload] | None = None
     """Changes of the workload."""
-    oracle: SkipValidation[Oracle] | None = None
+    oracle: SkipValidation[Truth] | None = None
     """Changes of the oracle."""
     expect: SkipValidation[VariantExpectation] | None = None
     """What it must come to."""
@@ -244,7 +218,7 @@ class File(Strict):
     """The engine; variants may change it."""
     workload: SkipValidation[Workload] | None = None
     """The requests; variants may change them."""
-    oracle: SkipValidation[Oracle] | None = None
+    oracle: SkipValidation[Truth] | None = None
     """How the truth is computed."""
     variants: Annotated[dict[Name, Override], Field(min_length=1, max_length=1000)] | None = None
     """By name: what to run and compare; without it the file is the one variant, named after its preset."""
@@ -261,5 +235,5 @@ class Whole(Strict):
     """The engine."""
     workload: Workload
     """The requests."""
-    oracle: Oracle = Oracle()
+    oracle: Truth = DIGEST
     """How the truth is computed."""

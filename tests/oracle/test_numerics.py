@@ -87,7 +87,7 @@ def test_of_a_ring_the_error_is_the_share_of_entries_that_differ() -> None:
 
 def test_the_shape_of_chunks_is_noise_of_a_chunked_kernel_and_of_no_other() -> None:
     pytest.importorskip("torch")
-    chunked = family("gated-delta", Arithmetic(backend="torch", kernel="chunked"))
+    chunked = family("gated-delta", Arithmetic(backend="torch", form="chunked"))
     sequential = family("gated-delta", Arithmetic(backend="torch"))
     assert isinstance(chunked, Numeric) and isinstance(sequential, Numeric)
     assert measured(sequential, (through(sequential, [37]), LENGTH)).exact == 1
@@ -100,7 +100,7 @@ def test_the_shape_of_chunks_is_noise_of_a_chunked_kernel_and_of_no_other() -> N
 def test_a_chunked_truth_is_computed_in_one_go_even_where_a_shorter_prefix_is_known() -> None:
     """Whoever continues off the kernel's grid has other bits; the truth never does."""
     pytest.importorskip("torch")
-    made = family("gated-delta", Arithmetic(backend="torch", kernel="chunked"))
+    made = family("gated-delta", Arithmetic(backend="torch", form="chunked"))
     assert isinstance(made, Numeric)
     ledger = Numerics(made)
     for end in (37, LENGTH):
