@@ -133,7 +133,7 @@ class CopyKind(_Word):
 
 
 class Stop(_Word):
-    """What ended a chunk; a split of a user's own may name others."""
+    """Rule that ended a chunk; a split of a user's own may name others."""
 
     BUDGET = "budget", "what was left of the step's token budget"
     BLOCK_BOUNDARY = "block-boundary", "rounded down to the grid"

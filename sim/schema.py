@@ -1,4 +1,4 @@
-"""What all parts of a scenario file share: strict models, names, and the bounds of sizes.
+"""Ground of all parts of a scenario file: strict models, names, and the bounds of sizes.
 
 The bounds are far above anything real. They are there so that a slip of the keyboard is a message and not an
 allocation of a terabyte.
@@ -124,7 +124,7 @@ Drafts = Annotated[int, Field(ge=0, le=MAX_DRAFTS)]
 Location = tuple[str | int, ...]
 """Keys and indices that lead to a value of the file."""
 Complaint = tuple[Location, str]
-"""Where, and what was found and is allowed."""
+"""Location, and what was found there and is allowed."""
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

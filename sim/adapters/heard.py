@@ -20,7 +20,7 @@ WITHOUT = {
 
 
 STATES = {"waiting": "waits", "running": "runs", "gone": "has ended"}
-"""Where a request is, in words."""
+"""Place of a request, with its verb."""
 ANY = tuple(STATES)
 """Also one that has ended: steps in flight may tell of it."""
 

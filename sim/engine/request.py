@@ -119,7 +119,7 @@ class Request:
         self.junction = 0
         self.prefilling = True
         self.started = False
-        """It was admitted at least once."""
+        """True once the request was admitted."""
         self.order = -1
         """Place among the running; grows with each admission."""
         self.quiet_since = -1

@@ -33,7 +33,7 @@ class GroupCoverage:
     longest: int
     """The longest prefix that it could have hit by itself, before a look-ahead drafter gives something up."""
     left: int
-    """And after."""
+    """The longest prefix after that drop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class _Asked:
     known: int
     """Tokens whose hash is known: at a first admission those of the prompt."""
     miss: Miss | None
-    """What it would be if it is admitted so."""
+    """The miss, if the request is admitted so."""
 
 
 @dataclass(slots=True)

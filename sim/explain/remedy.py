@@ -1,4 +1,4 @@
-"""Which known value of a single rule avoids a finding, or lets a request hit: the same run again under each."""
+"""Remedy: known values of a single rule that avoid a finding, or let a request hit; the same run again under each."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Value:
 
     @property
     def releases(self) -> str:
-        """Which presets have it: ``vllm-0.27.0 and later``, ``every preset``."""
+        """Presets that have it: ``vllm-0.27.0 and later``, ``every preset``."""
         using = [preset for preset, values in PRESETS.items() if values[self.rule] == self.name]
         if not using:
             return "no release"

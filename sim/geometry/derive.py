@@ -23,7 +23,7 @@ from stateat.sim.geometry.releases import ALL_MODE, GDN, Sizing, sizing
 
 MOST_RANKS = 1024
 KV_BYTES = {**{name: BYTES[name] for name in DTYPES}, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1}
-"""Of one entry of a key or value; nvfp4 packs two, with a scale for each sixteen."""
+"""Bytes of one entry of a key or value; nvfp4 packs two, with a scale for each sixteen."""
 NVFP4_SHARE = 16
 PADDED_LAYERS = 1.5
 """Groups have as many layers as the larger kind where it has fewer than so many times the smaller one's."""
@@ -68,7 +68,7 @@ def derive(model: Model, serving: Serving) -> Geometry:
 
 
 def fits(model: Model, ranks: int) -> bool:
-    """Whether a model can be split over so many ranks: KV heads are repeated where there are fewer, others never."""
+    """Return True if a model can be split over so many ranks: only KV heads are repeated where there are fewer."""
     s, a = model.state, model.attention
     shares = [a.heads]
     if s.family == "selective-scan":
@@ -172,14 +172,14 @@ def _flashinfer(model: Model, serving: Serving) -> bool:
 
 
 def _exports(model: Model, serving: Serving, row: Sizing) -> bool:
-    """Whether the kernels can export a state inside a chunk."""
+    """Return True if the kernels can export a state inside a chunk."""
     if model.state.family == "kda":
         return bool(row.kda_checkpoint) and _flashkda(model, serving)
     return model.family in row.checkpointed or (bool(row.gdn_checkpoint) and _flashinfer(model, serving))
 
 
 def _flashkda(model: Model, serving: Serving) -> bool:
-    """Whether FlashKDA runs a prefill, on Hopper and Blackwell."""
+    """Return True if FlashKDA runs a prefill, on Hopper and Blackwell."""
     dtype = model.dtype if serving.dtype == "auto" else serving.dtype
     return model.bounded_gate and model.state.rows == 128 and dtype == "bfloat16"
 

@@ -1,4 +1,4 @@
-"""How the releases differ where they size blocks: one row each, read in their sources.
+"""Differences of the releases where they size blocks: one row each, read in their sources.
 
 ``platforms/interface.py`` (``_align_hybrid_block_size``), ``layers/mamba/mamba_utils.py``, ``models/config.py`` and
 each model's ``get_mamba_state_shape_from_config``.
@@ -17,22 +17,22 @@ MAMBA2 = frozenset({"nemotron-h", "falcon-h1"})
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """What a release does, for a hybrid model."""
+    """Sizing of blocks in one release, for a hybrid model."""
 
     caches: bool
-    """Whether prefix caching is on unless a flag says otherwise."""
+    """True if prefix caching is on unless a flag says otherwise."""
     prefers_all: bool
-    """Whether prefix caching means ``all`` mode where the model can, unless a flag says otherwise."""
+    """True if prefix caching means ``all`` mode where the model can, unless a flag says otherwise."""
     all_mode: bool
-    """Whether there is such a mode."""
+    """True if the release has ``all`` mode."""
     rejects_wide: bool
-    """Whether it refuses a block above ``max_num_batched_tokens`` (``align`` mode)."""
+    """True if it refuses a block above ``max_num_batched_tokens`` (``align`` mode)."""
     widened: frozenset[str]
     """The families whose convolution keeps K more inputs for K drafts."""
     latent_block: int
     """Blocks of MLA models are multiples of this."""
     kda_dtypes: tuple[str, ...]
-    """What ``--mamba-ssm-cache-dtype`` may say of a KDA state; where it is one, it is not asked."""
+    """Dtypes that ``--mamba-ssm-cache-dtype`` may give a KDA state; where there is one, the flag is not asked."""
     checkpointed: frozenset[str]
     """The families whose kernels can export a state inside a chunk (one more block of each group for a request)."""
     gdn_checkpoint: int

@@ -39,7 +39,7 @@ from stateat.sim.workload.inline import too_long
 
 M = TypeVar("M", bound=BaseModel)
 SHOWN_VARIANTS = 10
-"""Of a scenario that is printed."""
+"""Variants of a scenario that are printed, at most."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -56,18 +56,18 @@ class Run:
     """The token budget of step 0, 1, ...; later steps have the configured one."""
     seed: int
     truth: Truth
-    """What the oracle computes with."""
+    """State family and arithmetic of the oracle."""
     expect: Mapping[str, Any] | None
-    """What the *variant* must come to, cases included: the same for all its runs (:mod:`stateat.sim.run.expect`)."""
+    """Expectation of the *variant*, cases included: the same for all its runs (:mod:`stateat.sim.run.expect`)."""
     workload: Workload
     base: Path
     """The scenario file's folder."""
     where: str = ""
     """File, line and key of the workload, for messages."""
     elsewhere: bool = False
-    """Whether it runs on a release for which the file expects nothing."""
+    """True if it runs on a release for which the file expects nothing."""
     compared: bool = True
-    """Whether it is held to anything; not where a release ignores the rules that make it what it is."""
+    """True if it is held to anything; not where a release ignores the rules that make it what it is."""
     engine: str = ""
     """The label of the live engine that runs it; '' for the reference engine."""
 
@@ -210,7 +210,7 @@ def runs(
 
 
 FLAGS = {"state": "--state", "dtype": "--state-dtype"}
-"""Of the command line; the others are named like their key."""
+"""Flags of the command line; the others are named like their key."""
 
 
 def check_truth(truth: Truth, recurrent: bool = True, where: str = "") -> None:
@@ -233,8 +233,8 @@ def _overridden(run: Run, rules: Mapping[str, str], changes: Mapping[str, str]) 
 
 
 def warnings(run: Run) -> list[str]:
-    """What the preset's own release would refuse (it runs here nevertheless), or decide otherwise, and what is likely a
-    slip."""
+    """Return what to warn of in a run: what the preset's own release would refuse (it runs here nevertheless) or decide
+    otherwise, and what is likely a slip."""
     options = run.options
     texts = refused_blocks(options) + departures(options)
     written = run.workload.requests or ()
@@ -264,7 +264,7 @@ def warnings(run: Run) -> list[str]:
 
 
 def warned(runs: Iterable[Run]) -> list[str]:
-    """What is to be warned of in some runs, each once, with the variants (and cases) that it is true of."""
+    """Return the warnings of some runs, each once, with the variants (and cases) that it is true of."""
     found: dict[str, list[str]] = {}
     for run in runs:
         for text in warnings(run):
@@ -377,7 +377,7 @@ class _Levels:
     known: dict[tuple[str, str], frozenset[Problem]] = field(default_factory=dict)
 
     def merged(self, variant: str, case: str) -> Node:
-        """What a run of this variant and case says; '': without one."""
+        """Return what a run of this variant and case says; '': without one."""
         node = self.base
         for part, name in ((self.variants, variant), (self.cases, case)):
             node = merge(node, override_of(part[name])) if name else node

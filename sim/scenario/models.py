@@ -1,4 +1,4 @@
-"""What a scenario file may say, apart from its workload: the engine, the oracle, expectations, variants.
+"""Models of a scenario file, apart from its workload: the engine, the oracle, expectations, variants.
 
 The descriptions below the fields are what the JSON Schema shows.
 """
@@ -23,9 +23,9 @@ from stateat.sim.workload.generate import Workload
 
 SCHEMA = "stateat/1"
 INVARIANTS = tuple(word.value for word in Law)
-"""As in docs/invariants.md."""
+"""Invariants, as in docs/invariants.md."""
 MECHANISMS = tuple(f"M{n}" for n in (*range(1, 28), 30, 32))
-"""As in docs/mechanisms.md."""
+"""Classes of faults, as in docs/mechanisms.md."""
 
 
 def _invariant(name: str) -> str:
@@ -92,7 +92,7 @@ class FindingModel(Strict):
     invariant: Invariant | None = None
     """An invariant, `I1` and so on (docs/invariants.md)."""
     severity: SeverityName | None = None
-    """How bad it is; the order in which findings are shown."""
+    """Severity; the order in which findings are shown."""
     step: Annotated[int, Field(ge=0)] | None = None
     """The step at whose end it was found."""
     request: str | None = None
@@ -106,9 +106,9 @@ class FindingModel(Strict):
     held: int | None = None
     """The offset that the slot holds, tokens; null where it holds none."""
     verdict: HoldingName | None = None
-    """What the slot holds, in a word."""
+    """Content of the slot, in a word."""
     root: bool | None = None
-    """Whether it is a root cause rather than downstream of another finding."""
+    """Root cause, rather than downstream of another finding."""
 
     @model_validator(mode="after")
     def _something(self) -> FindingModel:
@@ -146,7 +146,7 @@ else:
 
 
 class Expectation(Counted):
-    """What a run must come to. A number is exact, or {min, max}; `poisoned: 0` needs a hit as well: hit_tokens,
+    """Expectation of a run. A number is exact, or {min, max}; `poisoned: 0` needs a hit as well: hit_tokens,
     resume_hit_tokens or hits with a positive minimum (with an offload tier also loaded_tokens or loads), or `vacuous`
     with the reason why not."""
 
@@ -171,18 +171,18 @@ class Expectation(Counted):
     invariants: dict[Invariant, Number] | None = None
     """By invariant: how many findings it has, of any severity."""
     vacuous: Annotated[str, Field(min_length=1)] | None = None
-    """Why `poisoned: 0` means something although no hit is expected."""
+    """Reason why `poisoned: 0` means something although no hit is expected."""
 
 
 class VariantExpectation(Expectation):
-    """What a variant must come to: the sum of its cases, and each case."""
+    """Expectation of a variant: the sum of its cases, and each case."""
 
     cases: dict[str, Expectation] | None = None
     """By name of a case: what it must come to; the other keys hold for the sum of all cases."""
 
 
 class Override(Strict):
-    """What a variant or a case changes: maps merge, lists replace, a map of another `kind` replaces."""
+    """Changes of a variant or a case: maps merge, lists replace, a map of another `kind` replaces."""
 
     # Validated after merging, as a whole: see stateat.sim.scenario.load.
     preset: SkipValidation[str] | None = None
@@ -196,7 +196,7 @@ class Override(Strict):
     oracle: SkipValidation[Truth] | None = None
     """Changes of the oracle."""
     expect: SkipValidation[VariantExpectation] | None = None
-    """What it must come to."""
+    """Expectation of the variant or case."""
 
 
 class File(Strict):
@@ -209,7 +209,7 @@ class File(Strict):
     title: str = ""
     """One line for people."""
     source: str = ""
-    """Where the case comes from: an issue, a pull request, a paper."""
+    """Source of the case: an issue, a pull request, a paper."""
     mechanism: Annotated[list[Mechanism], Field(max_length=8)] = Field(default_factory=list)
     """The classes of fault that it shows, `M1` and so on (docs/mechanisms.md)."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
@@ -219,13 +219,13 @@ class File(Strict):
     workload: SkipValidation[Workload] | None = None
     """The requests; variants may change them."""
     oracle: SkipValidation[Truth] | None = None
-    """How the truth is computed."""
+    """Computation of the truth."""
     variants: Annotated[dict[Name, Override], Field(min_length=1, max_length=1000)] | None = None
     """By name: what to run and compare; without it the file is the one variant, named after its preset."""
     cases: Annotated[dict[Name, Override], Field(min_length=1, max_length=1000)] | None = None
     """By name: changes that are crossed with the variants; a variant's outcome is the sum over its cases."""
     expect: SkipValidation[VariantExpectation] | None = None
-    """What the run must come to; with variants each has its own."""
+    """Expectation of the run; with variants each has its own."""
 
 
 class Whole(Strict):
@@ -236,4 +236,4 @@ class Whole(Strict):
     workload: Workload
     """The requests."""
     oracle: Truth = DIGEST
-    """How the truth is computed."""
+    """Computation of the truth."""

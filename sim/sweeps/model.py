@@ -101,9 +101,9 @@ class Sample(Strict):
     """Points drawn at random, from a seed of their own."""
 
     n: Annotated[int, Field(ge=1, le=MAX_POINTS)]
-    """How many points."""
+    """Number of points."""
     seed: Seed = 0
-    """Of the drawing."""
+    """Seed of the drawing."""
     over: Annotated[dict[str, Distribution], Field(min_length=1, max_length=100)]
     """By key: how its values are drawn."""
 

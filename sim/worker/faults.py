@@ -220,5 +220,5 @@ class BatchRows:
         return found
 
     def keep(self, counts: dict[str, list[int]]) -> None:
-        """What the step's verification left in each row."""
+        """Keep what the step's verification left in each row."""
         self._counts = [list(counts[name]) for name in self._names]

@@ -23,7 +23,7 @@ class Arrival:
     external: int = 0
     """Leading tokens that a connector computed."""
     load_error: bool = False
-    """Whether what a connector or a tier should bring at its first admission does not arrive."""
+    """True if what a connector or a tier should bring at its first admission does not arrive."""
     abort: int | None = None
     """When it is taken away again."""
     encoder: tuple[tuple[int, int], ...] = ()

@@ -46,8 +46,8 @@ class Workload(Strict):
     """When the pool's prefix cache is emptied: before the first step at or after each time (microseconds, or a
     step under `clock: steps`); the offload tier stays. As in vLLM nothing happens while a block is in use."""
     reset_running_requests: bool = False
-    """Whether a reset first puts the running requests back to the head of the queue, as preempted ones, so that no
-    block is in use; they are admitted again in the same step."""
+    """Resets first put the running requests back to the head of the queue, as preempted ones, so that no block is
+    in use; they are admitted again in the same step."""
     requests: list[Request] | None = None
     """Requests written out."""
     trace: Trace | None = None

@@ -41,8 +41,7 @@ class Request(Strict):
     embedding a token. The tokens there stand for the item: equal tokens and length are the same item, wherever it
     stands, and never the same as these tokens as text."""
     load_error: bool = False
-    """Whether the states that a connector or the tier should bring at its first admission do not arrive (rule
-    `load_failure`)."""
+    """States that a connector or the tier should bring at its first admission do not arrive (rule `load_failure`)."""
     abort: Time | None = None
     """When it is taken away again: microseconds, or a step under `clock: steps`."""
     after: str | None = None
@@ -79,7 +78,7 @@ def arrivals_of(requests: Sequence[Request]) -> list[Arrival]:
 
 
 def check(requests: Sequence[Request], max_model_len: int, num_drafts: int) -> Iterator[Complaint]:
-    """What is wrong with the requests, given the engine's longest sequence and its drafts a proposal (K)."""
+    """Problems of the requests, given the engine's longest sequence and its drafts a proposal (K)."""
     if not requests:
         yield (), "found an empty list, allowed at least one request (the workload is empty)"
     yield from _ids(requests)

@@ -1,4 +1,4 @@
-"""What prompts have in common: models of the file, and the prompts that each gives.
+"""Prefixes that prompts have in common: models of the file, and the prompts that each gives.
 
 A segment's seed says which text it is. Those of generated workloads and of traces come from ranges of their
 own, so that texts of different origin never agree by accident (seeds are below 2**31):

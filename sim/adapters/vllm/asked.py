@@ -28,7 +28,7 @@ class Asked:
     """An engine that was asked for. Two of them are two engines, whatever release both say that they are."""
 
     spec: str
-    """As it was named."""
+    """Name under which it was asked for."""
     label: str
     """Name in tables, test cases, JSON and messages; no other engine of the command has it."""
     release: str = ""
@@ -39,7 +39,7 @@ class Asked:
 
     @property
     def place(self) -> str:
-        """Where its files are; of a release its name."""
+        """Path of its files; of a release its name."""
         where = self.folder or self.python
         return self.spec if where is None else str(real(where))
 

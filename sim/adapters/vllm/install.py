@@ -47,7 +47,7 @@ ROOM = 1 << 30
 HARMLESS = ("PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX", "VLLM_LOGGING_LEVEL")
 """Variables that Python and releases read and that decide nothing; they are left as they are."""
 WHY = ("ERROR", "Expected sha256", "Got")
-"""How the lines begin in which pip says why it failed."""
+"""Beginnings of the lines in which pip says why it failed."""
 
 Say = Callable[[str], None]
 

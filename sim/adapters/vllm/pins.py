@@ -54,5 +54,5 @@ def base_is_known() -> bool:
 
 
 def requirements(names: Iterable[str]) -> str:
-    """These as a requirements file for ``pip --require-hashes``."""
+    """Return these packages as a requirements file for ``pip --require-hashes``."""
     return "".join(f"{name} {' '.join(f'--hash={hash}' for hash in pins()[name])}\n" for name in names)

@@ -24,7 +24,7 @@ START_S = 180.0
 ANSWER_S = 120.0
 """For one step."""
 LOOK_S = 0.05
-"""How often a child that has not answered yet is looked after: whether it prints, whether it still runs."""
+"""Seconds between two looks at a child that has not answered yet: does it print, does it still run?"""
 LONGEST_ANSWER = 1 << 26
 """Bytes: a step that hands out two million blocks needs a quarter of it."""
 MOST_PRINTED = 1 << 26

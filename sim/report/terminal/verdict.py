@@ -38,7 +38,7 @@ class Standing(StrEnum):
     EXPECTED = "expected", "ok"
     """All that was compared is as expected."""
     SILENT = "silent", "ok"
-    """It was compared with nothing."""
+    """Nothing was said to compare it with."""
 
     def __new__(cls, value: str, mark: str) -> Self:
         word = str.__new__(cls, value)
