@@ -177,7 +177,7 @@ class Claims:
         return self._pairs[hash, slot]
 
     def _mark(self, slot: int, finding: int) -> None:
-        """Whoever reads this slot from now on reads what the finding is about."""
+        """Mark a slot: whoever reads it from now on reads what the finding is about."""
         self.evidence.lineage.poison(slot, finding)
         self.evidence.slots.blame(slot, finding)
 

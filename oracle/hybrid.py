@@ -129,7 +129,7 @@ def build(seed: int = 0) -> Model:
 
 
 def empty() -> Memory:
-    """Before any token: zero states, no keys and values."""
+    """State before any token: zero states, no keys and values."""
     layer = Recurrent(np.zeros((WINDOW - 1, 3 * INNER), np.float32), np.zeros((HEADS, HEAD, HEAD), np.float32))
     none = tuple(np.zeros((ATTENTION_HEADS, HEAD, 0), np.float32) for kind in LAYERS if kind == "attention")
     return Memory(0, tuple(layer for _ in RECURRENT), none, none)

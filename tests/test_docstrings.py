@@ -12,23 +12,9 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = [file for folder in ("sim", "oracle", "kernels") for file in sorted((ROOT / folder).rglob("*.py"))]
 WORDLESS = {
-    "And",
-    "As",
-    "How",
-    "It",
-    "None",
-    "Of",
-    "That",
-    "These",
-    "They",
-    "This",
-    "Those",
-    "What",
-    "Where",
-    "Whether",
-    "Which",
-    "Why",
-}
+    "Also", "And", "As", "By", "For", "How", "It", "Its", "None", "Of", "That", "These", "They", "This", "Those",
+    "What", "When", "Where", "Whether", "Which", "Who", "Whoever", "Why",
+}  # fmt: skip
 """First words that say what nobody can know without the name beside them."""
 
 

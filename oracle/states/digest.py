@@ -20,7 +20,7 @@ class Digest:
         return EMPTY
 
     def advance(self, state: Fingerprint, tokens: Tokens, start: int, end: int, drafts: Sequence[int]) -> Fingerprint:
-        """After tokens [start, end) of the stream, and then ``drafts``."""
+        """State after tokens [start, end) of the stream, and then ``drafts``."""
         if end > start:
             state = tokens.advance(state, start, end)
         for draft in drafts:

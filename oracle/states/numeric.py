@@ -65,7 +65,7 @@ class Numeric:
         return LazyState(EMPTY, None)
 
     def advance(self, state: LazyState, tokens: Tokens, start: int, end: int, drafts: Sequence[int]) -> LazyState:
-        """After tokens [start, end) of the stream, and then ``drafts``."""
+        """State after tokens [start, end) of the stream, and then ``drafts``."""
         print = _DIGEST.advance(state.print, tokens, start, end, drafts)
         if end <= start and not drafts:
             return LazyState(print, state.recipe)

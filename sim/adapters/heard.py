@@ -22,7 +22,7 @@ WITHOUT = {
 STATES = {"waiting": "waits", "running": "runs", "gone": "has ended"}
 """Place of a request, with its verb."""
 ANY = tuple(STATES)
-"""Also one that has ended: steps in flight may tell of it."""
+"""Any place, the end too: steps in flight may tell of it."""
 
 
 class Impossible(ValueError):
@@ -81,9 +81,9 @@ class Life:
     released: set[tuple[int, int]] = field(default_factory=set)
     """(group, slot) of what it let go of."""
     sources: dict[int, int] = field(default_factory=dict)
-    """By recurrent group: the slot from which it is to start, until it has read that."""
+    """Slot by recurrent group from which the request is to start, until it has read that."""
     tables: dict[int, dict[int, int]] = field(default_factory=dict)
-    """By recurrent group: the slots of its columns."""
+    """Slots of the columns by recurrent group."""
 
     @property
     def known(self) -> int:
@@ -120,7 +120,7 @@ class Heard(Observer):
         self._told: dict[str, None] = {}
         """Optional events that this log has."""
         self._lacking: dict[str, Impossible] = {}
-        """By such an event: the first that would have needed it."""
+        """Events that a log lacks, each with the first that would have needed it."""
         self._step = -1
         self._open = False
         """True if a step has begun and not ended."""
@@ -131,7 +131,7 @@ class Heard(Observer):
         self._arrived = 0
         self._budget: int | None = None
         self._batches: dict[int, dict[str, Row]] = {}
-        """By step: the rows that were decided and are not over."""
+        """Rows by step: those that were decided and are not over."""
         self._quiet: dict[str, Row] = {}
         """Runs of decode steps that are being told."""
         self._claims: dict[tuple[int, int], dict[bytes, int]] = {}

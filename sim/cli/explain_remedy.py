@@ -49,7 +49,7 @@ class Searches:
 
 
 def _counted(values: Sequence[Value], name: str) -> Iterator[Value]:
-    """One by one, with how far it is on stderr."""
+    """Yield one by one, with how far it is on stderr."""
     from stateat.sim.report.terminal.progress import Progress
 
     with Progress(f"{name}: trying other rule values") as progress:

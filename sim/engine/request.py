@@ -127,7 +127,7 @@ class Request:
         self.wakes = -1
         """The first step after those that are."""
         self.worker = WorkerState(len(options.groups))
-        """Its worker's memory of it."""
+        """Memory that the worker has of the request."""
 
     @property
     def num_tokens(self) -> int:

@@ -63,7 +63,7 @@ class Reader:
     time_us: int
     offset: int
     prompt: int
-    """Its prompt's tokens."""
+    """Tokens of the request's prompt."""
 
 
 @dataclass(frozen=True, slots=True)

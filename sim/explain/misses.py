@@ -27,7 +27,7 @@ class GroupCoverage:
     recurrent: bool
     block: int
     boundaries: int
-    """Its blocks within the prefix that is shared and can be hit."""
+    """Blocks of the group within the prefix that is shared and can be hit."""
     null: int
     """Recurrent: those that nobody had ever claimed."""
     longest: int

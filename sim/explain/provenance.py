@@ -105,7 +105,7 @@ class Chronicle(Observer):
         self._ran = True
         """The step that is now told about has run."""
         self._held: dict[int, _Held | None] = {}
-        """By slot; None: made from a slot that was never written."""
+        """Contents by slot; None: made from a slot that was never written."""
         self._tier: dict[tuple[int, str], tuple[int, _Held | None]] = {}
         """States that an offload tier keeps, and the slot that each came from."""
         self._storing: dict[tuple[int, str], int] = {}

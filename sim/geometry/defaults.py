@@ -24,4 +24,4 @@ DEFAULTS: Mapping[str, Mapping[str, int]] = {
     "lfm2": _LFM2,
     "lfm2_moe": _LFM2,
 }
-"""By ``model_type``."""
+"""Defaults by ``model_type``."""

@@ -76,7 +76,7 @@ SIZING = {
     "vllm-0.32.0": _0_32,
     "vllm-0.33.0": _0_33,
 }
-"""By the preset since which it holds."""
+"""Sizing by the preset since which it holds."""
 
 ALL_MODE = MAMBA2 | {"jamba"}
 """The families that have ``all`` mode, in the releases that do."""

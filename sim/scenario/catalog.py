@@ -30,7 +30,7 @@ class Entry:
     mechanism: tuple[str, ...]
     """Classes of fault."""
     variants: tuple[str, ...]
-    """By name; a file without variants has one, ''."""
+    """Names of the variants; a file without variants has one, ''."""
     expecting: tuple[str, ...]
     """Variants that say what they must come to."""
     cases: int

@@ -159,7 +159,7 @@ def step(annotation: Any, part: str | int) -> Any:
 
 
 def strip(annotation: Any) -> Any:
-    """Without what surrounds a type: Annotated, or None."""
+    """Return a type without what surrounds it: Annotated, or None."""
     while True:
         if get_origin(annotation) is Annotated:
             first, *marks = get_args(annotation)

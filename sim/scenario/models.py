@@ -29,7 +29,7 @@ MECHANISMS = tuple(f"M{n}" for n in (*range(1, 28), 30, 32))
 
 
 def _invariant(name: str) -> str:
-    """Also a key of a mapping, of which a Literal would not say what is allowed."""
+    """Name of an invariant; also a key of a mapping, of which a Literal would not say what is allowed."""
     if name not in INVARIANTS:
         raise ValueError(f"found {name!r}, allowed {', '.join(INVARIANTS)}")
     return name
@@ -160,16 +160,16 @@ class Expectation(Counted):
     digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
     """The digest of every decision (docs/scenario-files.md#expectations)."""
     ends: dict[str, Ends] | None = None
-    """By request id: the ends of its prefill chunks, tokens, in order; for the first 1000 requests."""
+    """Ends of the prefill chunks by request id, tokens, in order; for the first 1000 requests."""
     hits: dict[str, Number] | None = None
-    """By request id: tokens skipped by the hit of its first admission; for the first 1000 requests."""
+    """Tokens by request id, skipped by the hit of its first admission; for the first 1000 requests."""
     loads: dict[str, Number] | None = None
-    """By request id: tokens that an offload tier or a connector brought at its first admission; for the first 1000
+    """Tokens by request id that an offload tier or a connector brought at its first admission; for the first 1000
     requests."""
     findings: Findings | None = None
     """A list: these findings and no other, in any order. `contains`: these among others."""
     invariants: dict[Invariant, Number] | None = None
-    """By invariant: how many findings it has, of any severity."""
+    """Number of findings by invariant, of any severity."""
     vacuous: Annotated[str, Field(min_length=1)] | None = None
     """Reason why `poisoned: 0` means something although no hit is expected."""
 
@@ -178,7 +178,7 @@ class VariantExpectation(Expectation):
     """Expectation of a variant: the sum of its cases, and each case."""
 
     cases: dict[str, Expectation] | None = None
-    """By name of a case: what it must come to; the other keys hold for the sum of all cases."""
+    """Expectations by name of a case; the other keys hold for the sum of all cases."""
 
 
 class Override(Strict):
@@ -221,9 +221,9 @@ class File(Strict):
     oracle: SkipValidation[Truth] | None = None
     """Computation of the truth."""
     variants: Annotated[dict[Name, Override], Field(min_length=1, max_length=1000)] | None = None
-    """By name: what to run and compare; without it the file is the one variant, named after its preset."""
+    """Variants by name: what to run and compare; without it the file is the one variant, named after its preset."""
     cases: Annotated[dict[Name, Override], Field(min_length=1, max_length=1000)] | None = None
-    """By name: changes that are crossed with the variants; a variant's outcome is the sum over its cases."""
+    """Cases by name: changes that are crossed with the variants; a variant's outcome is the sum over its cases."""
     expect: SkipValidation[VariantExpectation] | None = None
     """Expectation of the run; with variants each has its own."""
 

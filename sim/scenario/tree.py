@@ -47,7 +47,7 @@ class Node:
     value: Any
     """A ``dict[str, Node]``, a ``list[Node]``, or text, a number, a truth value or None."""
     line: int
-    """From 1; of the key, for a value of a mapping. 0: it was written in no file."""
+    """Line of the value, from 1; of the key, for a value of a mapping. 0: it was written in no file."""
     path: str
     """The keys that lead to it, as written in the file: ``variants.old gate.engine.groups[0]``."""
     text: str | None = None

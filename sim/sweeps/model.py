@@ -105,7 +105,7 @@ class Sample(Strict):
     seed: Seed = 0
     """Seed of the drawing."""
     over: Annotated[dict[str, Distribution], Field(min_length=1, max_length=100)]
-    """By key: how its values are drawn."""
+    """Distributions by key: how its values are drawn."""
 
 
 def _base(value: Any) -> Any:
@@ -132,7 +132,7 @@ class SweepFile(Strict):
         ]
         | None
     ) = None
-    """By key of the scenario (`engine.num_blocks`): its values. The points are all combinations."""
+    """Values by key of the scenario (`engine.num_blocks`). The points are all combinations."""
     sample: Sample | None = None
     """Instead of a grid: points drawn at random."""
     seeds: (

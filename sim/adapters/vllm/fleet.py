@@ -72,7 +72,7 @@ class Fleet:
         # A baseline may be one of the others too: a release is held to itself.
         final = {each.place: each for each in labelled([each for each in found.values() if each is not None])}
         self._engines = {spec: None if each is None else final[each.place] for spec, each in found.items()}
-        """By spec; None for the reference engine and for each variant's own release."""
+        """Workers by spec; None for the reference engine and for each variant's own release."""
         self._labels = {each.label: each for each in final.values()}
 
     @property

@@ -370,6 +370,6 @@ def lane_height(timeline: Timeline) -> float:
 
 
 def last_time(timeline: Timeline) -> float:
-    """When the last chunk ended."""
+    """End of the last chunk."""
     ends = [timeline.span(track.chunks[-1])[1] for track in timeline.tracks.values() if track.chunks]
     return max(ends, default=0.0)

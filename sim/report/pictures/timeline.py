@@ -49,7 +49,7 @@ class Track:
 
     request: str
     time_us: int
-    """Its arrival; a step number under ``clock: steps``."""
+    """Arrival; a step number under ``clock: steps``."""
     prompt: int
     """Tokens."""
     chunks: list[Piece] = field(default_factory=list)
@@ -95,7 +95,7 @@ class Timeline(Observer):
         return next((group.block_size for group in self.groups if group.recurrent), 0)
 
     def span(self, piece: Piece) -> tuple[float, float]:
-        """When a chunk ran: microseconds, or steps under ``clock: steps``."""
+        """Start and end of a chunk: microseconds, or steps under ``clock: steps``."""
         return self.steps.begin(piece.step), self.steps.finish(piece.step + piece.steps - 1)
 
     def run(
