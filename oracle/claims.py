@@ -17,7 +17,7 @@ from typing import Any
 
 from stateat.oracle.evidence import Evidence
 from stateat.oracle.lockstep import Lockstep
-from stateat.oracle.numerics import Check, Numerics
+from stateat.oracle.numerics import ClaimedSlot, Numerics
 from stateat.oracle.reachability import Reachability
 from stateat.oracle.records import Claimed
 from stateat.oracle.slots import Content
@@ -186,4 +186,4 @@ class Claims:
         if self.numerics is not None:
             now, name = self.evidence.now, self.evidence.groups[claim.group].name
             where = (claim.request, name, claim.column, slot, claim.offset)
-            self.numerics.note(Check(content.state, claim.truth, *where, now.index, now.time_us, finding))
+            self.numerics.note(ClaimedSlot(content.state, claim.truth, *where, now.index, now.time_us, finding))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from stateat.sim.tokens import EMPTY, Fingerprint, Tokens, append
 
 
-class Digest:
+class DigestFamily:
     """The fingerprint family."""
 
     name = "digest"

@@ -15,11 +15,11 @@ from stateat.kernels.families import Family, shape
 from stateat.kernels.rounding import round_state
 from stateat.kernels.shapes import Shape
 from stateat.kernels.work import State, Work
-from stateat.oracle.states.digest import Digest
+from stateat.oracle.states.digest import DigestFamily
 from stateat.oracle.states.lazy import LazyState, Recipe
 from stateat.sim.tokens import EMPTY, MASK, Tokens
 
-_DIGEST = Digest()
+_DIGEST = DigestFamily()
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ class Impossible(ValueError):
 
 
 @dataclass(slots=True)
-class Row:
+class PendingChunk:
     """A chunk, until its step is over."""
 
     start: int
@@ -130,9 +130,9 @@ class Heard(Observer):
         self._time = 0
         self._arrived = 0
         self._budget: int | None = None
-        self._batches: dict[int, dict[str, Row]] = {}
+        self._batches: dict[int, dict[str, PendingChunk]] = {}
         """Rows by step: those that were decided and are not over."""
-        self._quiet: dict[str, Row] = {}
+        self._quiet: dict[str, PendingChunk] = {}
         """Runs of decode steps that are being told."""
         self._claims: dict[tuple[int, int], dict[bytes, int]] = {}
         """(group, slot) -> hashes, with their offsets."""

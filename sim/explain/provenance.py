@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from stateat.sim.events import NULL, Finding, Group, Observer
-from stateat.sim.explain.explanation import TORN, Chunk, Claim, Coverage, Piece, Reader, Span, Story, Subject
+from stateat.sim.explain.explanation import TORN, ChunkDecision, Claim, Coverage, Piece, Reader, Span, Story, Subject
 from stateat.sim.run.result import Outcome
 from stateat.sim.run.simulate import simulate
 from stateat.sim.scenario.load import Run
@@ -48,12 +48,12 @@ class _Decision:
     stop: str
     steps: int
 
-    def chunk(self) -> Chunk:
+    def chunk(self) -> ChunkDecision:
         """Told when the step is over: then it is known what the others had."""
         at = self.moment
         others = 0 if self.steps else at.tokens - (self.end - self.start)
         step = at.index - (1 if self.steps else 0)
-        return Chunk(
+        return ChunkDecision(
             step, at.time_us, at.budget, self.request, self.start, self.end, self.stop, self.steps, max(others, 0)
         )
 

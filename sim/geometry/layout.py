@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stateat.sim.geometry.model import Model, Serving
-from stateat.sim.geometry.releases import Sizing, sizing
+from stateat.sim.geometry.releases import BlockSizing, sizing
 from stateat.sim.options import LOOK_AHEAD_METHODS
 
 
@@ -36,7 +36,7 @@ class Geometry:
     """Blocks of the pool, where a flag says how many."""
 
     @property
-    def sizing(self) -> Sizing:
+    def sizing(self) -> BlockSizing:
         return sizing(self.serving.preset)
 
     @property

@@ -16,7 +16,7 @@ MAMBA2 = frozenset({"nemotron-h", "falcon-h1"})
 
 
 @dataclass(frozen=True, slots=True)
-class Sizing:
+class BlockSizing:
     """Sizing of blocks in one release, for a hybrid model."""
 
     caches: bool
@@ -43,7 +43,7 @@ class Sizing:
     """``prefix_cache_retention_interval`` unless a flag says otherwise."""
 
 
-_0_26 = Sizing(
+_0_26 = BlockSizing(
     caches=False,
     prefers_all=True,
     all_mode=True,
@@ -82,7 +82,7 @@ ALL_MODE = MAMBA2 | {"jamba"}
 """The families that have ``all`` mode, in the releases that do."""
 
 
-def sizing(preset: str) -> Sizing:
+def sizing(preset: str) -> BlockSizing:
     """Return the row of a preset, or of the last one before it that has one; InputError names the known presets."""
     from stateat.sim.schema import choice
 

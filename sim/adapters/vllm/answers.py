@@ -56,7 +56,7 @@ class Begun(TypedDict):
     warnings: list[Words]
 
 
-class Step(TypedDict):
+class StepAnswer(TypedDict):
     """Decisions of a step."""
 
     aborted: list[Event]
@@ -118,11 +118,11 @@ def _kind(said: Any) -> str:
 HELLO = Answer(Hello)
 BEGUN = Answer(Begun)
 ADDED = Answer(dict)
-STEP = Answer(Step)
+STEP = Answer(StepAnswer)
 COMMIT = Answer(Commit)
 
 
-class Check:
+class AnswerCheck:
     """Holds the numbers of answers against the configuration and the requests; raises EngineError."""
 
     def __init__(self, name: str, options: Options) -> None:
