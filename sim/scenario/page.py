@@ -18,12 +18,11 @@ from stateat.sim.scenario.models import (
     Bounds,
     File,
     FindingModel,
-    Oracle,
     Override,
     SomeEnds,
     VariantExpectation,
 )
-from stateat.sim.scenario.truth import STATES
+from stateat.sim.scenario.truth import STATES, Truth
 from stateat.sim.schema import fields_of
 from stateat.sim.workload.arrivals import ClosedLoop, Gamma, Poisson, Steps
 from stateat.sim.workload.generate import Workload
@@ -56,7 +55,7 @@ TABLES: dict[str, tuple[type[Any], ...]] = {
     "`workload.prefixes` with `kind: repeat`": (Repeat,),
     "`workload.prefixes.levels[]`": (Level,),
     "`workload.trace`": (Trace,),
-    "`oracle`": (Oracle,),
+    "`oracle`": (Truth,),
     "`variants.*` and `cases.*`": (Override,),
     "`expect`": (VariantExpectation,),
     "`expect.findings[]`": (FindingModel,),
@@ -66,7 +65,7 @@ TABLES: dict[str, tuple[type[Any], ...]] = {
 CLOSED: dict[tuple[type[Any], str], Iterable[str]] = {
     (Options, "preset"): PRESETS,
     (Speculative, "method"): METHODS,
-    (Oracle, "state"): STATES,
+    (Truth, "state"): STATES,
 }
 """Allowed values of keys that are printed too."""
 
