@@ -6,6 +6,7 @@ from pathlib import Path
 
 import stateat
 from stateat.sim.errors import InputError
+from stateat.sim.printable import short
 
 ROOT = Path(stateat.__file__).resolve().parent / "scenarios"
 
@@ -28,14 +29,15 @@ def named(source: Path) -> Path:
     found = names.get(source.as_posix(), [])
     if len(found) == 1:
         return found[0]
+    told = short(str(source))
     if found:
         which = " and ".join(path.relative_to(ROOT).with_suffix("").as_posix() for path in found)
-        raise InputError(f"{source}: no such file here, and two scenarios of stateat have this name: {which}")
+        raise InputError(f"{told}: no such file here, and two scenarios of stateat have this name: {which}")
     from difflib import get_close_matches
 
     near = get_close_matches(source.as_posix(), [n for n in names if n.count("/") == len(source.parts) - 1], n=3)
     hint = f"did you mean {' or '.join(near)}?" if near else "they are: stateat list"
-    raise InputError(f"{source}: no such file here, and no scenario of stateat has this name; {hint}")
+    raise InputError(f"{told}: no such file here, and no scenario of stateat has this name; {hint}")
 
 
 def here_or_shipped() -> Path:

@@ -55,6 +55,13 @@ def test_a_name_that_says_no_file_is_refused_with_those_near(name: str, told: st
         named(Path(name))
 
 
+@pytest.mark.parametrize("name", ["s02\nanatomy", "s02\x1b[31m", "s" * 200])
+def test_a_name_that_says_no_file_is_told_in_a_line(name: str) -> None:
+    with pytest.raises(InputError) as refused:
+        named(Path(name))
+    assert str(refused.value).isprintable() and len(str(refused.value)) < 200
+
+
 def test_the_default_is_the_folder_that_is_here(here: Path) -> None:
     assert here_or_shipped() == ROOT
     (here / "scenarios").mkdir()
