@@ -383,3 +383,17 @@ def test_a_padded_request_waits_where_the_models_longest_has_no_room_for_its_pla
     )
     _, heard = play(drafting, ask("a", 33, 2, seed=1), ask("c", 5, 9), ask("b", 33, 1, time=4, seed=1))
     assert [chunk for chunk in heard.chunks if chunk[1] == "b"] == [(step, "b", 32, end)]
+
+
+@pytest.mark.parametrize(
+    ("connector", "external", "comes"), [("exact-slot", 32, 32), ("hands-over-last-token", 32, 33)]
+)
+def test_a_producer_hands_the_state_behind_the_last_token_over_only_with_all_before_it(
+    connector: str, external: int, comes: int
+) -> None:
+    """Of a prompt of 33 tokens, brought up to the last one; of what is brought less far no token is added."""
+    options = replace(CACHED, rules={"connector": connector})
+    for tokens, offset in ((external, comes), (external - 1, external - 1), (16, 16)):
+        heard = Heard()
+        drive(options, [Arrival("a", 0, 0, ((1, 33),), external=tokens)], observers=[heard], fast_forward=False)
+        assert [event[-1] for event in heard.of("load")] == [offset]
