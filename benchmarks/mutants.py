@@ -210,19 +210,16 @@ def drawn(changes: Sequence[Change], count: int, seed: int) -> list[Change]:
 
 def rounds(root: Path, file: str) -> list[list[str]]:
     """The tests that are asked, in turn: those that name the module, the one that is called after it first; the others
-    of its folder; laws and scenarios."""
-    path = Path(file).with_suffix("")
+    of its folder, or of the nearest above it that has tests; laws and scenarios."""
+    path, tests = Path(file).with_suffix(""), root / "tests"
     module = ".".join(("stateat", *path.parts))
-    every = sorted(test for test in (root / "tests").rglob("test_*.py") if test.name != "test_imports.py")
+    every = sorted(test for test in tests.rglob("test_*.py") if test.name != "test_imports.py")
+    laws = [test for test in every if test.parent == tests and test.stem.endswith(("laws", "scenarios", "cases"))]
     named = [test for test in every if test.stem == f"test_{path.name}" or module in test.read_text(encoding="utf-8")]
-    named.sort(key=lambda test: test.stem != f"test_{path.name}")
-    beside = [test for test in every if test.is_relative_to(root / "tests" / path.parent) and test not in named]
-    laws = [
-        test
-        for test in every
-        if test.parent == root / "tests" and test.stem.endswith(("laws", "scenarios", "cases")) and test not in named
-    ]
-    return [[str(test) for test in tests] for tests in (named, beside, laws)]
+    named = sorted((test for test in named if test not in laws), key=lambda test: test.stem != f"test_{path.name}")
+    folder = next((tests / above for above in path.parents if any((tests / above).rglob("test_*.py"))), tests)
+    beside = [test for test in every if test.is_relative_to(folder) and test not in (*named, *laws)]
+    return [[str(test) for test in asked] for asked in (named, beside, laws)]
 
 
 def first_failure(root: Path, tests: Sequence[str], seconds: int) -> str:
