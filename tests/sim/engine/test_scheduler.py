@@ -397,3 +397,17 @@ def test_a_producer_hands_the_state_behind_the_last_token_over_only_with_all_bef
         heard = Heard()
         drive(options, [Arrival("a", 0, 0, ((1, 33),), external=tokens)], observers=[heard], fast_forward=False)
         assert [event[-1] for event in heard.of("load")] == [offset]
+
+
+@pytest.mark.parametrize(
+    ("failure", "told", "start"), [("recompute", 0, 0), ("reported-first", 32, 0), ("ignored", 32, 32)]
+)
+def test_what_a_failed_load_was_to_bring_is_told_only_where_that_is_the_rule(
+    failure: str, told: int, start: int
+) -> None:
+    heard = Heard()
+    options = replace(CACHED, rules={"load_failure": failure})
+    arrival = Arrival("a", 0, 0, ((1, 60),), external=32, load_error=True)
+    drive(options, [arrival], observers=[heard], fast_forward=False)
+    assert [event[2:] for event in heard.of("admit")] == [("a", 0, told, False)]
+    assert heard.chunks[0][2] == start
