@@ -411,3 +411,11 @@ def test_what_a_failed_load_was_to_bring_is_told_only_where_that_is_the_rule(
     drive(options, [arrival], observers=[heard], fast_forward=False)
     assert [event[2:] for event in heard.of("admit")] == [("a", 0, told, False)]
     assert heard.chunks[0][2] == start
+
+
+def test_who_does_not_fit_beside_others_waits_for_them_and_is_not_refused_for_good() -> None:
+    """Each takes 17 blocks of attention and two states, of 22 in all."""
+    options = replace(CACHED, num_blocks=23, scheduler_reserve_full_isl=False, rules={"admission": "reject"})
+    outcome, heard = play(options, ask("a", 64, 2), ask("b", 64, 2))
+    assert (outcome.finished, outcome.rejected) == (2, 0)
+    assert ("b", "blocks") in [event[2:] for event in heard.of("refuse")]
