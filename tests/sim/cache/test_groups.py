@@ -306,6 +306,16 @@ def test_a_group_that_has_less_of_a_hit_than_was_agreed_on_shares_no_tail(has: i
     assert (table.partial, table.cached) == ((2, hit[-1]) if shares else None, min(has, 2))
 
 
+def test_attention_takes_one_block_for_the_copy_of_a_shared_tail() -> None:
+    cache, pool = attention()
+    table, hit = Table(), pool.take(3)
+    cache.adopt(table, hit, 36, 36)
+    free = pool.num_free
+    assert cache.extend("a", table, 60) == [4, 5]
+    assert table.blocks == [*hit[:2], 4, 5] and free - pool.num_free == 2
+    assert [(copy.source, copy.target) for copy in cache.copies] == [(hit[2], 4)]
+
+
 def test_an_own_tail_moves_its_claim_to_a_copy_and_the_request_stays_on_its_block() -> None:
     told: list[tuple[int, int, bytes, str]] = []
     cache, pool, claims = recurrent(on_unclaim=lambda *event: told.append(event))
