@@ -293,6 +293,8 @@ def copies(count: int, folder: Path) -> Iterator[Path]:
                 shutil.copy2(ROOT / name, root / name)
         (folder / str(i) / "path").mkdir()
         (folder / str(i) / "path" / "stateat").symlink_to(root)
+        # Tests that start a program of their own give it the root alone.
+        (root / "stateat").symlink_to(root)
         subprocess.run(["git", "init", "-q"], cwd=root, check=True)
         yield root
 
