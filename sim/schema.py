@@ -1,4 +1,4 @@
-"""What all parts of a scenario file share: strict models, names, and the bounds of sizes.
+"""Ground of all parts of a scenario file: strict models, names, and the bounds of sizes.
 
 The bounds are far above anything real. They are there so that a slip of the keyboard is a message and not an
 allocation of a terabyte.
@@ -6,13 +6,16 @@ allocation of a terabyte.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import ast
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from difflib import get_close_matches
 from functools import cache
+from inspect import cleandoc, getsource
+from itertools import pairwise
 from typing import Annotated, Any, get_args, get_type_hints
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, TypeAdapter
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic.fields import FieldInfo
 
 from stateat.sim.inputs import MAX_SHOWN, shown
@@ -50,7 +53,8 @@ class StrictRecord:
     """
 
     __slots__ = ()
-    __pydantic_config__ = CONFIG
+    # Docstrings are read by `described` where somebody asks: pydantic would parse the module for each record on import.
+    __pydantic_config__ = ConfigDict(**{**CONFIG, "use_attribute_docstrings": False})
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> Any:
@@ -90,8 +94,36 @@ def _printable(name: str) -> str:
     return name
 
 
+@cache
+def _docstrings(record: Any) -> dict[str, str]:
+    """Return the docstrings below the fields of a record, its bases' too, by field."""
+    found: dict[str, str] = {}
+    for each in reversed(record.__mro__):
+        if not issubclass(each, StrictRecord):
+            continue
+        (node,) = ast.parse(getsource(each)).body
+        for field, below in pairwise(node.body if isinstance(node, ast.ClassDef) else ()):
+            if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
+                found[ast.unparse(field.target)] = cleandoc(ast.literal_eval(below.value))
+    return found
+
+
+def described(schema: Any, records: Mapping[str, Any]) -> Any:
+    """Return a JSON Schema in which the fields of these records, by title, have their docstrings for descriptions."""
+    if isinstance(schema, list):
+        return [described(each, records) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: described(value, records) for key, value in schema.items()}
+    title = made.get("title")
+    if isinstance(title, str) and title in records and "properties" in made:
+        for key, field in fields_of(records[title]).items():
+            made["properties"].get(key, {}).setdefault("description", field.description)
+    return made
+
+
 def fields_of(model: Any) -> dict[str, FieldInfo]:
-    """The fields of a model or record by the keys that a file has for them, in their order; none of any other type."""
+    """Return the fields of a model or record by their keys in a file, in order; none of any other type."""
     if isinstance(model, type) and issubclass(model, BaseModel):
         return {field.alias or name: field for name, field in model.model_fields.items()}
     record: Any = model
@@ -101,15 +133,14 @@ def fields_of(model: Any) -> dict[str, FieldInfo]:
 @cache
 def _record_fields(record: Any) -> dict[str, FieldInfo]:
     hints = get_type_hints(record, include_extras=True)
-    described = TypeAdapter(record).json_schema()["properties"]
-    found = {}
+    says, found = _docstrings(record), {}
     for field in fields(record):
         required = field.default is MISSING and field.default_factory is MISSING
         info = FieldInfo.from_annotation(hints[field.name])
         if not required:
             info.default = field.default if field.default_factory is MISSING else field.default_factory()
-        info.description = described[field.name].get("description")
-        found[field.name] = info
+        info.description = says.get(field.name)
+        found[info.alias or field.name] = info
     return found
 
 
@@ -123,7 +154,7 @@ Drafts = Annotated[int, Field(ge=0, le=MAX_DRAFTS)]
 Location = tuple[str | int, ...]
 """Keys and indices that lead to a value of the file."""
 Complaint = tuple[Location, str]
-"""Where, and what was found and is allowed."""
+"""Location, and what was found there and is allowed."""
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

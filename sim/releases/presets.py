@@ -141,8 +141,8 @@ CHANGES: dict[str, str] = {
         "cannot end, under `disable_chunked_mm_input`."
     ),
 }
-"""By preset: how it decides otherwise than the one before it. A sentence names a release where the preset is the first
-to have it, and releases between two presets have none."""
+"""Changes by preset: how it decides otherwise than the one before it. A sentence names a release where the preset is
+the first to have it, and releases between two presets have none."""
 
 
 def table(preset: str, overrides: Mapping[str, str]) -> dict[str, str]:

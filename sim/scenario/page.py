@@ -16,11 +16,11 @@ from stateat.sim.scenario.models import (
     Bounds,
     File,
     FindingModel,
-    Oracle,
     Override,
     SomeEnds,
     VariantExpectation,
 )
+from stateat.sim.scenario.truth import Truth
 from stateat.sim.schema import fields_of
 from stateat.sim.workload.arrivals import ClosedLoop, Gamma, Poisson, Steps
 from stateat.sim.workload.generate import Workload
@@ -53,7 +53,7 @@ TABLES: dict[str, tuple[type[Any], ...]] = {
     "`workload.prefixes` with `kind: repeat`": (Repeat,),
     "`workload.prefixes.levels[]`": (Level,),
     "`workload.trace`": (Trace,),
-    "`oracle`": (Oracle,),
+    "`oracle`": (Truth,),
     "`variants.*` and `cases.*`": (Override,),
     "`expect`": (VariantExpectation,),
     "`expect.findings[]`": (FindingModel,),
