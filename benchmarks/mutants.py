@@ -175,12 +175,12 @@ class Lines(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        """Its decorator's ``frozen`` is held by the type checker, and ``slots`` saves memory."""
+        """Decorators stay: the type checker holds ``frozen``, and ``slots`` saves memory."""
         for statement in node.body:
             self.visit(statement)
 
     def visit_keyword(self, node: ast.keyword) -> None:
-        """``strict`` of a zip is an assertion: it is there for lengths that never differ."""
+        """Keywords change, but for the ``strict`` of a zip: it asserts that lengths never differ."""
         if node.arg != "strict":
             self.generic_visit(node)
 
