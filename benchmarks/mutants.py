@@ -174,6 +174,16 @@ class Lines(ast.NodeVisitor):
         self.offer(node, "pass")
         self.generic_visit(node)
 
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        """Decorators stay: the type checker holds ``frozen``, and ``slots`` saves memory."""
+        for statement in node.body:
+            self.visit(statement)
+
+    def visit_keyword(self, node: ast.keyword) -> None:
+        """Keywords change, but for the ``strict`` of a zip: it asserts that lengths never differ."""
+        if node.arg != "strict":
+            self.generic_visit(node)
+
     def visit_Raise(self, node: ast.Raise) -> None:
         """A message is not behaviour that this looks for."""
 
@@ -210,19 +220,16 @@ def drawn(changes: Sequence[Change], count: int, seed: int) -> list[Change]:
 
 def rounds(root: Path, file: str) -> list[list[str]]:
     """The tests that are asked, in turn: those that name the module, the one that is called after it first; the others
-    of its folder; laws and scenarios."""
-    path = Path(file).with_suffix("")
+    of its folder, or of the nearest above it that has tests; laws and scenarios."""
+    path, tests = Path(file).with_suffix(""), root / "tests"
     module = ".".join(("stateat", *path.parts))
-    every = sorted(test for test in (root / "tests").rglob("test_*.py") if test.name != "test_imports.py")
+    every = sorted(test for test in tests.rglob("test_*.py") if test.name != "test_imports.py")
+    laws = [test for test in every if test.parent == tests and test.stem.endswith(("laws", "scenarios", "cases"))]
     named = [test for test in every if test.stem == f"test_{path.name}" or module in test.read_text(encoding="utf-8")]
-    named.sort(key=lambda test: test.stem != f"test_{path.name}")
-    beside = [test for test in every if test.is_relative_to(root / "tests" / path.parent) and test not in named]
-    laws = [
-        test
-        for test in every
-        if test.parent == root / "tests" and test.stem.endswith(("laws", "scenarios", "cases")) and test not in named
-    ]
-    return [[str(test) for test in tests] for tests in (named, beside, laws)]
+    named = sorted((test for test in named if test not in laws), key=lambda test: test.stem != f"test_{path.name}")
+    folder = next(tests / above for above in path.parents if any((tests / above).rglob("test_*.py")))
+    beside = [test for test in every if test.is_relative_to(folder) and test not in (*named, *laws)]
+    return [[str(test) for test in asked] for asked in (named, beside, laws)]
 
 
 def first_failure(root: Path, tests: Sequence[str], seconds: int) -> str:
@@ -244,15 +251,20 @@ def first_failure(root: Path, tests: Sequence[str], seconds: int) -> str:
     return failed[0].split(" - ")[0].partition(" ")[2] if failed else f"exit {done.returncode}"
 
 
+def changed(source: bytes, change: Change) -> bytes:
+    """The file with the change made."""
+    lines = source.splitlines(keepends=True)
+    line = lines[change.line - 1]
+    lines[change.line - 1] = line[: change.column] + change.now.encode() + line[change.end :]
+    return b"".join(lines)
+
+
 def tried(root: Path, change: Change) -> Change:
     """The change, made in a copy, with the test that sees it."""
     path = root / change.file
     before = path.read_bytes()
-    lines = before.splitlines(keepends=True)
-    line = lines[change.line - 1]
-    lines[change.line - 1] = line[: change.column] + change.now.encode() + line[change.end :]
     try:
-        path.write_bytes(b"".join(lines))
+        path.write_bytes(changed(before, change))
         for tests in rounds(root, change.file):
             seen = first_failure(root, tests, SECONDS) if tests else ""
             if seen:
@@ -281,6 +293,8 @@ def copies(count: int, folder: Path) -> Iterator[Path]:
                 shutil.copy2(ROOT / name, root / name)
         (folder / str(i) / "path").mkdir()
         (folder / str(i) / "path" / "stateat").symlink_to(root)
+        # Tests that start a program of their own give it the root alone.
+        (root / "stateat").symlink_to(root)
         subprocess.run(["git", "init", "-q"], cwd=root, check=True)
         yield root
 

@@ -13,7 +13,9 @@ from stateat.kernels.work import State, Work
 
 pytest.importorskip("torch")
 
-from stateat.kernels.torch_states import Torch
+import torch
+
+from stateat.kernels.torch_states import Torch, one_thread
 
 GVA = Shape("gated-delta", 2, 6, 2, 8, 24, 4, 40)
 SHAPES = [*(shape(family, "small*2") for family in FAMILIES if FAMILIES[family].update), GVA]
@@ -52,3 +54,14 @@ def test_it_is_not_the_way_of_the_host(family: str) -> None:
     """Else the tests above would try nothing."""
     found, ids = shape(family), tokens(65)
     assert not same(on_device(found, [Work(ids, (65,))])[0][0], at(found, ids))
+
+
+def test_torch_computes_with_one_thread_within_and_with_as_many_as_before_after_it() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        with one_thread():
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)

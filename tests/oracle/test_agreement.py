@@ -111,3 +111,11 @@ def test_i5_a_state_of_text_is_not_that_of_an_item_with_the_same_tokens(
     story.auditor.arrive("b", 1, 0, ((1, 40),), None, 8, encoder)
     story.step(story.admit("b", 16, 7))
     assert ("I5" in {finding.invariant for finding in story.findings if finding.request == "b"}) is wrong
+
+
+@pytest.mark.parametrize(("slot", "judged"), [(7, True), (8, True), (5000, False)])
+def test_i5_a_hit_on_a_slot_that_was_in_use_before_anybody_told_is_not_judged(slot: int, judged: bool) -> None:
+    """Slot 7 is published, 8 is known not to be."""
+    story = restored(16, slot, [16, 16])
+    assert story.auditor.counts.not_judged == (set() if judged else {("b", GDN_GROUP)})
+    assert ("I5" in story.invariants) == (slot == 8)

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any, get_args
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from stories import GDN_GROUP, Story
@@ -117,3 +118,13 @@ def test_the_meanings_are_those_of_the_docs() -> None:
     page = (ROOT / "docs" / "invariants.md").read_text()
     rows = [f"| `{word}` | {word.meaning} |" for word in Severity]
     assert "\n".join(rows) in page
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_a_claimed_slot_is_taken_for_a_new_one_only_by_who_tells_what_is_handed_out(told: bool) -> None:
+    """Nobody wrote it: where slots handed out are told it is empty, else it may have been filled before."""
+    story = Story()
+    story.arrive("a")
+    story.step(story.admit("a"), *[story.take("a", 7)] * told, story.run("a", 0, 16, -1, (16, 7)))
+    story.step(story.claim(5000, "a", 16))
+    assert story.invariants == ["I1"] * told

@@ -126,8 +126,17 @@ def test_a_seeded_rounding_is_the_same_for_the_same_seed_and_only_then() -> None
 def test_checks_wait_and_are_all_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numerics, "PENDING", 3)
     made = numeric("ring")
-    states = [(through(made, [n], n + 1), n + 1) for n in range(1, 40)]
-    assert measured(made, *states).exact == 39
+    waiting = []
+    flush = Numerics.flush
+
+    def watched(self: Numerics) -> None:
+        waiting.append(len(self._pending))
+        flush(self)
+
+    monkeypatch.setattr(Numerics, "flush", watched)
+    states = [(through(made, [n], n + 1), n + 1) for n in range(1, 41)]
+    assert measured(made, *states).exact == 40
+    assert waiting == [3] * 13 + [1]
 
 
 def test_states_that_share_a_history_are_computed_once() -> None:

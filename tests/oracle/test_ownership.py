@@ -108,6 +108,15 @@ def test_i8_a_step_in_flight_may_read_what_its_owner_still_has() -> None:
     assert story((TELLS, *WRITER, chunk("a", 0, 16)), hit, gone, late, depth=3) == []
 
 
+@pytest.mark.parametrize(("kind", "slot", "found"), [("cow", 3, []), ("cow", 4, ["I8"]), ("pre", 3, ["I8"])])
+def test_i8_a_copy_on_write_takes_the_place_of_the_slot_that_was_hit(kind: str, slot: int, found: list[str]) -> None:
+    """b no longer holds 3, but 4; of another copy it holds both."""
+    reader = (admit("b", 16, 3), copy("b", kind, 3, 4), run("b", 16, 32, 4, (32, 4)))
+    handed = (unclaim(3, "a@16"), release("a", 3), admit("c"), take("c", slot))
+    steps = ((TELLS, *WRITER, run("a", 0, 16, -1, (16, 3))), reader, handed)
+    assert [f.invariant for f in story(*steps)] == found
+
+
 def test_i8_who_was_preempted_and_is_back_does_not_hold_what_its_steps_in_flight_write() -> None:
     first = (TELLS, *WRITER, chunk("a", 0, 16), launch(0), forward("a", 0, 16, -1, (16, 3)))
     hit = (admit("b", 16, 3), take("b", 4), chunk("b", 16, 32))

@@ -39,6 +39,13 @@ def test_of_a_slot_that_nobody_told_of_nothing_is_known_nor_of_what_is_copied_fr
     assert slots.get(4) is None and slots.get(5) is None
 
 
+def test_a_copy_of_nothing_is_told_of_and_leaves_nothing() -> None:
+    slots = Slots()
+    slots.hand([3])
+    slots.copy(3, 4, COPIED)
+    assert slots.get(4) is None
+
+
 def test_who_expects_a_slot_hands_it_out_unless_it_was_in_use_before() -> None:
     slots = Slots()
     slots.meet(3)

@@ -3,9 +3,9 @@
 Arguments choose a way to misbehave at the first step: ``crash``, ``kill``, ``hang``, ``garbage``, ``raise``,
 ``prints``, ``floods``, ``endless``, ``leaves`` (a process that holds its pipes), ``unsupported`` (at init), ``poison``
 (claims a slot that nobody wrote), ``crash-once FILE`` (unless the file is there, which it makes), ``slow-start`` (never
-says hello) or ``no-start`` (ends before). With ``orphan`` it starts a process, and on Linux one in
-a session of its own, writes all process ids into the file named next, and waits. With ``say`` it answers what is named
-next with the JSON that follows.
+says hello), ``no-start`` (ends before) or ``deaf`` (says hello and reads no more). With ``orphan`` it starts a process,
+and on Linux one in a session of its own, writes all process ids into the file named next, and waits. With ``say`` it
+answers what is named next with the JSON that follows.
 """
 
 import json
@@ -120,6 +120,9 @@ def main() -> None:
         pids = " ".join(map(str, [os.getpid(), started(), *away]))
         Path(sys.argv[2]).write_text(f"{pids} ", encoding="utf-8")
         print('{"version":"0"}', flush=True)
+        time.sleep(60)
+    if how == "deaf":
+        print('{"version":"0.0.0"}', flush=True)
         time.sleep(60)
     fake = Fake(how)
     for line in sys.stdin:

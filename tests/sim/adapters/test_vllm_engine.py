@@ -162,6 +162,14 @@ def test_a_worker_that_fails_becomes_one_message(how: str, message: str, monkeyp
     assert not alive(engine.pid)
 
 
+def test_a_worker_that_does_not_read_becomes_one_message() -> None:
+    """A request that is longer than a pipe holds."""
+    engine = child("deaf", answer_s=0.5)
+    with pytest.raises(EngineError, match=r"vLLM fake did not answer 'step' within 0\.5 s, so it was ended"):
+        engine.ask({"do": "step", "more": "x" * (1 << 20)}, HELLO)
+    assert not alive(engine.pid)
+
+
 def test_a_worker_that_does_not_start_becomes_one_message() -> None:
     with pytest.raises(EngineError, match=r"did not answer 'hello' within 0\.3 s"):
         child("slow-start", start_s=0.3)

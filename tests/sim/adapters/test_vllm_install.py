@@ -166,6 +166,22 @@ def test_what_lies_in_the_environment_decides_nothing(monkeypatch: pytest.Monkey
         "VLLM_LOGGING_LEVEL", "VLLM_NO_USAGE_STATS", "PYTHONHASHSEED", "PYTHONWARNINGS",
     }  # fmt: skip
     assert told["VLLM_LOGGING_LEVEL"] == "DEBUG"
+    monkeypatch.delenv("VLLM_LOGGING_LEVEL")
+    of_python(Path("sh")).open()
+    assert told["VLLM_LOGGING_LEVEL"] == "ERROR"
+
+
+@pytest.mark.parametrize(
+    ("python", "known"),
+    [((3, 10, 9), False), ((3, 11, 0), True), ((3, 14, 7), True), ((3, 15, 0), False), ((4, 0, 0), False)],
+)
+def test_a_base_environment_is_known_for_the_pythons_that_wheels_are_listed_for(
+    python: tuple[int, ...], known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system = {"platform": "linux", "version_info": python, "implementation": SimpleNamespace(name="cpython")}
+    monkeypatch.setattr(pins, "sys", SimpleNamespace(**system))
+    monkeypatch.setattr(pins, "platform", SimpleNamespace(machine=lambda: "x86_64"))
+    assert pins.base_is_known() is known
 
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt(), OSError(28, "No space left on device"), InputError("net")])

@@ -99,6 +99,20 @@ def test_a_restored_request_takes_its_drafters_columns_too() -> None:
     assert table.blocks == [NULL, block, 2, 3, 4]
 
 
+@pytest.mark.parametrize("spare", [0, 2])
+def test_a_checkpoint_counts_and_takes_a_block_of_its_own(spare: int) -> None:
+    """Of a first chunk and of a later one: states behind 32 and 112 tokens, on the way to 40 and 120."""
+    cache, pool, _ = recurrent(spare=spare)
+    table = Table()
+    for end, offset, others in ((40, 32, 1 + spare), (120, 112, 1)):
+        table.checkpoint = (offset, offset // B - 1)
+        free = pool.num_free
+        assert cache.needed(table, [], 0, end, checkpoint=True) == 1 + others
+        cache.extend("a", table, end)
+        assert free - pool.num_free == 1 + others
+        assert table.blocks[offset // B - 1] != NULL
+
+
 @given(spare=st.integers(0, 3), steps=st.lists(st.integers(1, 60), min_size=1, max_size=12))
 def test_i16_a_request_holds_its_running_column_k_behind_it_and_one_state_before(spare: int, steps: list[int]) -> None:
     cache, pool, _ = recurrent(spare=spare)
@@ -280,6 +294,26 @@ def test_a_restored_tail_is_redirected_to_a_private_copy() -> None:
     assert (pool.refs[shared], pool.refs[copy]) == (1, 2)
     assert pool.find(1, key(36)) == shared and pool.primary[copy] is None
     assert not claims and table.partial is None
+
+
+@pytest.mark.parametrize(("has", "shares"), [(0, False), (1, False), (2, False), (3, True)])
+def test_a_group_that_has_less_of_a_hit_than_was_agreed_on_shares_no_tail(has: int, shares: bool) -> None:
+    """The hit ends inside its third block, at 36 tokens."""
+    cache, pool = attention()
+    table, hit = Table(), pool.take(has)
+    assert cache.shares_tail(hit, 36) is shares
+    cache.adopt(table, hit, 36, 36)
+    assert (table.partial, table.cached) == ((2, hit[-1]) if shares else None, min(has, 2))
+
+
+def test_attention_takes_one_block_for_the_copy_of_a_shared_tail() -> None:
+    cache, pool = attention()
+    table, hit = Table(), pool.take(3)
+    cache.adopt(table, hit, 36, 36)
+    free = pool.num_free
+    assert cache.extend("a", table, 60) == [4, 5]
+    assert table.blocks == [*hit[:2], 4, 5] and free - pool.num_free == 2
+    assert [(copy.source, copy.target) for copy in cache.copies] == [(hit[2], 4)]
 
 
 def test_an_own_tail_moves_its_claim_to_a_copy_and_the_request_stays_on_its_block() -> None:

@@ -165,6 +165,15 @@ def test_the_watermark_keeps_blocks_back_only_beside_others() -> None:
     assert world.admit(request, 40, reserve=False) == ""
 
 
+@pytest.mark.parametrize(("tokens", "reason"), [(40, "watermark"), (41, "blocks")])
+def test_what_the_pool_just_has_is_refused_for_the_watermark_and_a_block_more_for_want_of_it(
+    tokens: int, reason: str
+) -> None:
+    """11 blocks are free: 40 tokens take 10 and a state, 41 one more."""
+    world = World(replace(OPTIONS, num_blocks=12, watermark=0.5))
+    assert world.admit(world.request(48), tokens, reserve=False, others=True) == reason
+
+
 def test_a_running_request_that_does_not_fit_takes_nothing() -> None:
     world = World(replace(OPTIONS, num_blocks=12))
     request = world.request(48)
@@ -258,3 +267,19 @@ def test_a_connectors_state_counts_as_a_block_unless_the_chunk_ends_in_it(end: i
             assert world.trace == before
         else:
             assert world.cache.pool.num_free == 0
+
+
+@pytest.mark.parametrize(
+    ("preset", "hash_lookahead", "kept"),
+    [("0.32.0", True, (64, 176)), ("0.33.0", True, (64, 192)), ("0.33.0", False, (48, 64, 176))],
+)
+def test_retention_keeps_where_a_prefix_is_shared_and_in_0_33_what_a_drafter_falls_back_to(
+    preset: str, hash_lookahead: bool, kept: tuple[int, ...]
+) -> None:
+    """Beside the state that a repeat of the prompt would start from. A hash that looks ahead spares the drop."""
+    drafter = Speculative("mtp", 1, hash_lookahead=hash_lookahead)
+    options = replace(OPTIONS, preset=f"vllm-{preset}", prefix_cache_retention_interval=0, speculative=drafter)
+    world = World(options)
+    request = world.request(200)
+    request.junction = 64
+    assert world.cache.retained(request, 0, 200) == kept

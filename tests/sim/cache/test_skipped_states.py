@@ -44,3 +44,5 @@ def test_walking_gaps_frees_every_state_between(table: list[int], before: int, d
     rule = SKIPPED_STATES["keeps-what-is-served"]
     assert isinstance(rule, KeepsServed)
     assert rule(table, before, done) == columns
+    # Whoever does not say how far it freed before has freed nothing.
+    assert walks_gaps(table, before) == walks_gaps(table, before, 0)

@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stateat.sim.cache.groups import Place
+from stateat.sim.cache.ledger import Ledger
 from stateat.sim.cache.lookup import geometry, intersection, window_blocks
 from stateat.sim.cache.pool import BlockPool
-from stateat.sim.cache.window import WINDOW_PUBLISHING, WindowPublishing
+from stateat.sim.cache.window import WINDOW_PUBLISHING, WindowCache, WindowPublishing
 from stateat.sim.conformance.compare import Decisions
 from stateat.sim.events import NULL, Group
 from stateat.sim.options import Options, Speculative
@@ -115,6 +117,29 @@ def test_the_row_of_a_hit_is_what_lies_before_each_multiple(
     assert grid is None or all(grid(end) for end in asked if end > size * row.shift)
     nothing = row.before_each(0)
     assert nothing is not None and not any(nothing(end) for end in asked)
+
+
+def window_cache(size: int, window: int, step: int) -> WindowCache:
+    place = Place(0, size, size, BlockPool(20, 1), Ledger(lambda *claim: None))
+    row = WindowPublishing().row(size, window, False)
+    return WindowCache(place, window=window, row=row, most_tokens=window - 1 + step)
+
+
+@given(size=st.integers(1, 8), window=st.integers(1, 30), computed=st.integers(0, 90))
+def test_a_window_skips_the_blocks_that_no_token_to_come_attends_to(size: int, window: int, computed: int) -> None:
+    """A token attends to itself and to the ``window`` - 1 before it."""
+    first = max(computed - (window - 1), 0)
+    assert window_cache(size, window, 1).skipped(computed) == sum(end <= first for end in range(size, 100, size))
+
+
+@given(size=st.integers(1, 8), window=st.integers(1, 30), step=st.integers(1, 30))
+def test_a_window_and_a_step_lie_in_the_most_blocks_that_are_counted_for_them(
+    size: int, window: int, step: int
+) -> None:
+    """Wherever the step starts. Counted is a block too many, as in vLLM, where a token more would lie in it."""
+    cache = window_cache(size, window, step)
+    held = max(-(-(start + step) // size) - cache.skipped(start) for start in range(100))
+    assert cache.most == (held + ((window - 1 + step) % size == 1 or size == 1)) * size
 
 
 @given(length=st.integers(1, 250), cap=st.sampled_from([32, 128]))

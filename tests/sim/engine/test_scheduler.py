@@ -383,3 +383,39 @@ def test_a_padded_request_waits_where_the_models_longest_has_no_room_for_its_pla
     )
     _, heard = play(drafting, ask("a", 33, 2, seed=1), ask("c", 5, 9), ask("b", 33, 1, time=4, seed=1))
     assert [chunk for chunk in heard.chunks if chunk[1] == "b"] == [(step, "b", 32, end)]
+
+
+@pytest.mark.parametrize(
+    ("connector", "external", "comes"), [("exact-slot", 32, 32), ("hands-over-last-token", 32, 33)]
+)
+def test_a_producer_hands_the_state_behind_the_last_token_over_only_with_all_before_it(
+    connector: str, external: int, comes: int
+) -> None:
+    """Of a prompt of 33 tokens, brought up to the last one; of what is brought less far no token is added."""
+    options = replace(CACHED, rules={"connector": connector})
+    for tokens, offset in ((external, comes), (external - 1, external - 1), (16, 16)):
+        heard = Heard()
+        drive(options, [Arrival("a", 0, 0, ((1, 33),), external=tokens)], observers=[heard], fast_forward=False)
+        assert [event[-1] for event in heard.of("load")] == [offset]
+
+
+@pytest.mark.parametrize(
+    ("failure", "told", "start"), [("recompute", 0, 0), ("reported-first", 32, 0), ("ignored", 32, 32)]
+)
+def test_what_a_failed_load_was_to_bring_is_told_only_where_that_is_the_rule(
+    failure: str, told: int, start: int
+) -> None:
+    heard = Heard()
+    options = replace(CACHED, rules={"load_failure": failure})
+    arrival = Arrival("a", 0, 0, ((1, 60),), external=32, load_error=True)
+    drive(options, [arrival], observers=[heard], fast_forward=False)
+    assert [event[2:] for event in heard.of("admit")] == [("a", 0, told, False)]
+    assert heard.chunks[0][2] == start
+
+
+def test_who_does_not_fit_beside_others_waits_for_them_and_is_not_refused_for_good() -> None:
+    """Each takes 17 blocks of attention and two states, of 22 in all."""
+    options = replace(CACHED, num_blocks=23, scheduler_reserve_full_isl=False, rules={"admission": "reject"})
+    outcome, heard = play(options, ask("a", 64, 2), ask("b", 64, 2))
+    assert (outcome.finished, outcome.rejected) == (2, 0)
+    assert ("b", "blocks") in [event[2:] for event in heard.of("refuse")]

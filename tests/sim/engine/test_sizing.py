@@ -11,18 +11,21 @@ from stateat.sim.engine.encoder import Encoder
 from stateat.sim.engine.request import Request
 from stateat.sim.engine.sizing import Sizing
 from stateat.sim.events import Group, Observer
-from stateat.sim.options import Options
+from stateat.sim.options import Options, Speculative
 from stateat.sim.releases.policy import Policy
 from stateat.sim.workload import Arrival
 
 GROUPS = (Group("attention", "full-attention", 16), Group("gdn", "recurrent", 16))
 
 
-def name(options: Options, prompt: int, start: int, offered: int, end: int) -> str:
+def asked(options: Options, prompt: int) -> tuple[Sizing, Request]:
     policy = Policy.of(options)
     cache = KVCache(options, policy.rules, Observer())
-    sizing = Sizing(policy, cache, Encoder(policy))
-    request = Request(Arrival("a", 0, 0, ((1, prompt),)), options, 0)
+    return Sizing(policy, cache, Encoder(policy)), Request(Arrival("a", 0, 0, ((1, prompt),)), options, 0)
+
+
+def name(options: Options, prompt: int, start: int, offered: int, end: int) -> str:
+    sizing, request = asked(options, prompt)
     return sizing.name(request, start, offered, end)
 
 
@@ -52,3 +55,24 @@ def test_an_end_has_the_name_that_the_presets_split_gives_it(
     preset: str, engine: dict[str, Any], chunk: tuple[int, int, int, int], named: str
 ) -> None:
     assert name(Options(**{"groups": GROUPS, **engine, "preset": preset}), *chunk) == named
+
+
+@pytest.mark.parametrize(
+    ("start", "count", "cut"),
+    [
+        (0, 46, (46, "budget")),
+        (0, 47, (47, "budget")),
+        (0, 48, (47, "look-ahead")),
+        (0, 49, (47, "look-ahead")),
+        (0, 50, (50, "budget")),
+        (48, 1, (0, "look-ahead")),
+        (48, 2, (2, "budget")),
+    ],
+)
+def test_a_chunk_ends_with_the_prompt_or_so_far_before_it_as_all_modules_read(
+    start: int, count: int, cut: tuple[int, str]
+) -> None:
+    """Three modules of MTP, of which each reads a token further, and a prompt of 50 tokens."""
+    drafter = Speculative("mtp", 3, multi_module=True)
+    sizing, request = asked(Options(GROUPS, enable_prefix_caching=False, speculative=drafter), 50)
+    assert sizing.cut(request, start, count, "budget") == cut

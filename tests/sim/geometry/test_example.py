@@ -103,6 +103,13 @@ def test_any_geometry_runs_or_is_refused_by_flag(model: object, serving: Serving
     assert result.ok
 
 
+def test_each_group_and_each_request_has_a_line_of_its_own(tmp_path: Path) -> None:
+    lines = written(tmp_path, "qwen3.6-27b").read_text().splitlines()
+    scene = yaml.safe_load("\n".join(lines))
+    items = [*scene["engine"]["groups"], *scene["workload"]["requests"]]
+    assert [yaml.safe_load(line) for line in lines if line.startswith("    - ")] == [[item] for item in items]
+
+
 def test_the_engine_is_told_all_that_the_geometry_says() -> None:
     found = options(derive(named("qwen3.6-27b"), Serving(preset="vllm-0.33.0", num_speculative_tokens=2)))
     assert [group.block_size for group in found.groups] == [832] * 4

@@ -163,6 +163,7 @@ def test_every_model_type_has_a_class() -> None:
         ("linear_num_key_heads", "16", 'linear_num_key_heads: found "16", allowed a whole number from 1 to'),
         ("linear_num_key_heads", True, "linear_num_key_heads: found true, allowed a whole number"),
         ("linear_num_key_heads", 0, "linear_num_key_heads: found 0, allowed a whole number from 1"),
+        ("linear_num_key_heads", 16777217, "found 16777217, allowed a whole number from 1 to 16777216"),
         ("num_attention_heads", 1e3, "num_attention_heads: found 1000.0, allowed a whole number"),
         ("layer_types", 3, "layer_types: found 3, allowed a list of names"),
         ("dtype", "int8", 'dtype: found "int8", allowed float32, bfloat16, float16'),

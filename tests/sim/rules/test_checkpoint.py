@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from stateat.sim.conformance.compare import Decisions
 from stateat.sim.events import Group
 from stateat.sim.options import Options, Speculative
+from stateat.sim.rules.checkpoint import CHECKPOINT, Query
 from stateat.sim.run.simulate import drive
 from stateat.sim.workload import Arrival
 
@@ -27,3 +30,18 @@ def test_a_chunk_that_does_not_end_its_prefill_exports_into_a_speculative_block_
     # Of b's tokens 1 to 3; the block is the one in which the chunk then ends.
     assert ("ckpt", 2, 16, "b") in decisions.copies[2] and ("pre", 15, 16, "b") in decisions.copies[2]
     assert outcome.poisoned == 0 and outcome.wrong_reads == 0
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "eagle", "exempt"),
+    [
+        (32, 60, False, {"any-aligned-start", "at-prefill-end", "column-key"}),
+        (32, 60, True, {"at-prefill-end", "column-key"}),
+        (33, 60, False, set()),
+        # It does not reach the prefill's end: of what it exports the release of 0.29 does not ask.
+        (32, 50, False, {"any-aligned-start"}),
+    ],
+)
+def test_which_chunks_the_split_lets_run_on(start: int, end: int, eagle: bool, exempt: set[str]) -> None:
+    query = Query(start=start, end=end, prefill_end=60, position=48, block=16, hash_unit=4, alignment=4)
+    assert {name for name, rule in CHECKPOINT.items() if rule.exempts(query, eagle)} == exempt

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateat.sim.events import Finding
-from stateat.sim.run.expect import compare, finding_facts, findings_match
+from stateat.sim.run.expect import compare, compares, finding_facts, findings_match
 from stateat.sim.run.result import Failure, Outcome, States
 from stateat.sim.scenario.counts import number_matches
 from stateat.sim.scenario.truth import Truth
@@ -32,6 +32,17 @@ def outcome(**counts: Any) -> Outcome:
 def test_a_number_is_exact() -> None:
     assert compare({"poisoned": 2}, outcome(poisoned=2)) == []
     assert compare({"poisoned": 1}, outcome(poisoned=2)) == [Failure("old", "", "poisoned", 1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("expect", "whole", "partial"),
+    [({"hits": {"a": 3}}, True, False), ({"deferred": 2}, True, True), ({"deferred": {"min": 2}}, True, False)],
+)
+def test_a_sum_of_which_a_case_is_missing_is_held_to_its_highest_numbers_alone(
+    expect: dict[str, Any], whole: bool, partial: bool
+) -> None:
+    assert compares(expect, outcome()) is whole
+    assert compares(expect, outcome(), absent=["resume"]) is partial
 
 
 def test_a_number_may_be_a_range_with_its_ends() -> None:

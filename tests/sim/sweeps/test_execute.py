@@ -284,6 +284,15 @@ def test_a_full_disk_is_one_message_and_what_was_written_stays_whole(folder: Pat
     assert journal_runs(out) == list(range(8))
 
 
+def test_each_row_is_told_with_how_many_are_done() -> None:
+    heard: list[tuple[int, int, int | None]] = []
+    plan = read(small_sweep.sweep(seeds=[3]))
+    executing.execute(
+        plan, Pool(), told=lambda done, whole, row: heard.append((done, whole, None if row is None else row["run"]))
+    )
+    assert heard == [(0, 4, None), (1, 4, 0), (2, 4, 1), (3, 4, 2), (4, 4, 3)]
+
+
 def test_no_run_is_repeated_or_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[int] = []
 

@@ -316,6 +316,14 @@ def test_a_trace_that_is_not_there_is_told_before_anything_runs() -> None:
     assert "found 'nowhere.jsonl', allowed an existing file" in found and len(found.splitlines()) == 1
 
 
+def test_what_any_of_its_runs_warns_of_is_told_once() -> None:
+    request = {"id": "a", "arrive": 0, "prompt": [[1, 400]], "external": 160, "load_error": True}
+    plan = read(small_sweep.sweep(base=small_sweep.base(workload={"requests": [request]})))
+    keys = [text.partition(":")[0] for text in plan.warnings]
+    assert keys == ["workload.requests.external", "workload.requests.load_error"]
+    assert read(small_sweep.sweep()).warnings == ()
+
+
 def test_a_sweep_is_no_scenario(tmp_path: Path) -> None:
     file = tmp_path / "s.yaml"
     file.write_text(yaml.safe_dump(small_sweep.sweep(), sort_keys=False))

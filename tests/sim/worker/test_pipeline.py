@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from stateat.sim.cache.groups import CopyOnWrite
 from stateat.sim.events import EVENTS, Group, Observer
 from stateat.sim.options import Options
 from stateat.sim.run.simulate import drive
@@ -64,11 +65,14 @@ def test_what_is_dropped_leaves_the_others_in_place() -> None:
     pipeline, a, b = Pipeline(3), request("a"), request("b")
     first = batch(0, a, b)
     first.published = [("a", (1, b"x", 7)), ("b", (1, b"y", 8))]
+    first.copies = [CopyOnWrite("a", 1, 3, 4), CopyOnWrite("b", 1, 5, 6)]
+    first.given = [[7, 9], [8]]
     pipeline.push(first)
     assert pipeline.tokens(a) == 10
     assert pipeline.drop(a, {7}) == [(1, b"x", 7)]
     assert not pipeline.has(a) and pipeline.has(b)
     assert first.published == [("b", (1, b"y", 8))]
+    assert first.copies == [CopyOnWrite("b", 1, 5, 6)] and first.given == [[9], [8]]
 
 
 def test_what_is_detached_runs_on_for_nobody() -> None:

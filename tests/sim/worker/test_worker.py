@@ -58,6 +58,19 @@ def test_within_its_column_it_goes_on_in_place() -> None:
     assert heard.events == [("advance", "a", 40, 48, [], 102, [(48, 102)], 0)]
 
 
+@pytest.mark.parametrize(
+    ("exported", "column", "writes"),
+    [((32, 1), 101, [(32, 101), (40, 102)]), ((32, 1), 0, [(40, 102)]), ((0, 1), 101, [(40, 102)])],
+    ids=["exported", "no block", "nothing to export"],
+)
+def test_a_state_on_the_way_goes_into_the_column_that_there_is_for_it(
+    exported: tuple[int, int], column: int, writes: list[tuple[int, int]]
+) -> None:
+    told, heard = worker(export=lambda *chunk: exported)
+    told.before(0, [row(Asker(pages=((), (100, column, 102))), 0, 40)], [], [[], []])
+    assert heard.events == [("advance", "a", 0, 40, [], -1, writes, 0)]
+
+
 def test_into_another_column_its_state_is_carried_first() -> None:
     told, heard = worker()
     request = Asker(running=[-1, 2])

@@ -146,3 +146,14 @@ def test_findings_are_summed_up_only_where_some_are_not_shown(told: SimpleNamesp
     text = to_junit([told.result(x=told.clean("x", findings=findings), expected=False)])
     assert text.count("  wrong ") == SHOWN_FINDINGS
     assert (f"all {count}: " in text) == summed
+
+
+def test_what_the_baseline_has_too_is_told_and_fails_no_case(told: SimpleNamespace) -> None:
+    known = (Failure("old gate", "", "poisoned", 0, 1), Failure("old gate", "", "deferred", 2, 3))
+    result = replace(told.result(), baseline="vllm:0.27.0", in_baseline=known)
+    old, fixed = ET.fromstring(to_junit([result]))[0]
+    assert len(fixed) == 0
+    assert {child.tag: child.text for child in old} == {
+        "system-out": "also in the baseline  old gate: poisoned\n  expected  0\n  found     1\n"
+        "also in the baseline  old gate: deferred\n  expected  2\n  found     3"
+    }

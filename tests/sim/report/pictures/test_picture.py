@@ -14,9 +14,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from stateat.sim.errors import InputError
-from stateat.sim.events import SCHEMA
+from stateat.sim.events import SCHEMA, Finding
 from stateat.sim.report.pictures.lanes import poison_of, style_of
-from stateat.sim.report.pictures.picture import _verdict, draw, plot_timeline
+from stateat.sim.report.pictures.picture import _handles, _verdict, draw, plot_timeline
 from stateat.sim.report.pictures.style import POISON
 from stateat.sim.report.pictures.timeline import Timeline
 
@@ -106,6 +106,16 @@ def test_a_panel_is_called_clean_only_where_nothing_is_grave(
     told: SimpleNamespace, changes: dict[str, Any], said: str
 ) -> None:
     assert _verdict(told.clean(**changes)) == said
+
+
+def test_the_legend_names_what_is_drawn(panels: Any, told: SimpleNamespace) -> None:
+    def legend(*findings: Finding) -> list[str]:
+        return [handle.get_label() for handle in _handles([panels[0][1]], findings)]
+
+    chunks = ["ended by budget", "ended by prompt-end"]
+    assert legend() == chunks
+    assert legend(told.finding(readers=())) == [*chunks, "claim that is wrong"]
+    assert legend(told.finding()) == [*chunks, "claim that is wrong", "restored from it"]
 
 
 def test_a_finding_that_is_no_read_is_named(told: SimpleNamespace) -> None:

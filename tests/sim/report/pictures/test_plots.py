@@ -21,7 +21,9 @@ from PIL import Image, ImageFilter
 from stateat.sim.errors import InputError
 from stateat.sim.events import Finding
 from stateat.sim.report import plots
+from stateat.sim.report.pictures.lanes import Scale
 from stateat.sim.report.pictures.style import POISON, canvas, save
+from stateat.sim.report.pictures.timeline import from_chunks
 
 BASELINES = Path(__file__).parent / "baselines"
 TOLERANCE = 4.5
@@ -196,6 +198,25 @@ def test_a_fast_forwarded_run_of_steps_is_as_long_as_it_lasted() -> None:
     (decode,) = (line for line in ax.lines if list(line.get_ydata()) == [100, 110])
     assert list(decode.get_xdata()) == [10, 90]
     assert ax.get_xlabel() == "time (ms)"
+
+
+def test_a_chunk_is_labelled_only_where_its_label_fits() -> None:
+    rows = [
+        frames.chunk(0, "a", 0, 364, "budget", time_us=0, duration_us=1_000),
+        frames.chunk(1, "a", 364, 2002, "prompt-end", time_us=1_000, duration_us=400_000),
+    ]
+    assert [text for text in words(axis(lambda ax: plots.timeline(frames.chunks(*rows), ax))) if "→" in text] == [
+        "364→2,002"
+    ]
+
+
+def test_pictures_beside_each_other_have_the_unit_of_the_longest() -> None:
+    short, long = (
+        from_chunks(frames.chunks(frames.chunk(0, "a", 0, 8, "prompt-end", time_us=0, duration_us=time)))
+        for time in (9_000, 12_000_000)
+    )
+    for timelines, label in (((short,), "time (ms)"), ((short, long), "time (s)"), ((long, short), "time (s)")):
+        assert Scale.of(timelines).label == label
 
 
 def test_only_a_reader_that_started_at_the_claim_after_it_is_drawn_as_one() -> None:

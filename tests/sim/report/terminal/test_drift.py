@@ -133,6 +133,12 @@ def test_of_many_drifts_the_first_are_drawn_and_the_title_says_so(
     assert "<!-- one -->" in text and "<!-- two -->" not in text
 
 
+def test_a_long_name_is_cut_to_sixty_characters(tmp_path: Path) -> None:
+    draw(tmp_path / "a.svg", [("n" * 60, DRIFT), ("m" * 61, SAME)], "anatomy")
+    text = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert f"<!-- {'n' * 60} -->" in text and f"<!-- {'m' * 59}… -->" in text
+
+
 def test_what_cannot_be_drawn_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="nothing to draw"):
         draw(tmp_path / "a.png", [], "")

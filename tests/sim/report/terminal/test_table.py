@@ -56,6 +56,7 @@ def test_one_long_name_does_not_break_the_width(told: SimpleNamespace) -> None:
 
 def test_the_comparison_says_what_the_outcomes_say(told: SimpleNamespace) -> None:
     text = printed(told.result())
+    assert [cell.strip() for cell in row(text, "preset")] == ["vllm-0.26.0", "vllm-0.27.0"]
     assert [cell.strip() for cell in row(text, "poisoned")] == ["1 (1 root)", "0"]
     assert [cell.strip() for cell in row(text, "hit rate")] == ["40.0 %", "0.0 %"]
     assert [cell.strip() for cell in row(text, "requests on a wrong state")] == ["1 (50.0 %)", "0"]
