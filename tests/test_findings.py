@@ -19,6 +19,7 @@ TABLES = {
     for found in re.finditer(r"^```text\n\$ stateat sweep (\S+) --jobs 2[^\n]*\n(.*?)^```", PAGE, re.M | re.S)
 }
 TRACE = "scenarios/sweeps/mooncake.yaml"
+CONCURRENCY = "scenarios/sweeps/concurrency.yaml"
 
 
 def point(sweep: dict[str, Any]) -> dict[str, Any]:
@@ -27,28 +28,41 @@ def point(sweep: dict[str, Any]) -> dict[str, Any]:
     return sweep if grid is None else {**sweep, "grid": {key: v[:1] for key, v in grid.items()}}
 
 
-@pytest.mark.parametrize("file", sorted(set(TABLES) - {TRACE}))
-def test_a_point_of_each_table_comes_out_again(file: str, tmp_path: Path) -> None:
-    sweep = point(yaml.safe_load((ROOT / file).read_text()))
-    path = tmp_path / "point.yaml"
+def rates(sweep: dict[str, Any], folder: Path) -> list[list[str]]:
+    """Rows that the command prints of rates, one for each variant and point."""
+    path = folder / "point.yaml"
     path.write_text(yaml.safe_dump(sweep, sort_keys=False))
     result = CliRunner().invoke(main, ["sweep", str(path)])
     assert result.exit_code == 0, result.output
-    rates = result.stdout.partition("\n\n")[0].splitlines()[2:]
-    assert len(rates) >= len(sweep["base"]["variants"])
-    for line in (line for line in rates if not line.startswith("note: ")):
-        assert line.split() in TABLES[file]
+    rows = result.stdout.partition("\n\n")[0].splitlines()[2:]
+    assert len(rows) >= len(sweep["base"]["variants"])
+    return [row.split() for row in rows if not row.startswith("note: ")]
+
+
+@pytest.mark.parametrize("file", sorted(set(TABLES) - {TRACE}))
+def test_a_point_of_each_table_comes_out_again(file: str, tmp_path: Path) -> None:
+    for row in rates(point(yaml.safe_load((ROOT / file).read_text())), tmp_path):
+        assert row in TABLES[file]
+
+
+def test_where_the_old_gate_poisons_comes_out_again_as_two_pages_show_it(tmp_path: Path) -> None:
+    sweep = yaml.safe_load((ROOT / CONCURRENCY).read_text())
+    found = rates(sweep | {"grid": {"engine.max_num_seqs": [16]}}, tmp_path)
+    assert [row[4] for row in found] == ["133", "0"]
+    for page in ("README.md", "docs/sweeps.md"):
+        text = (ROOT / page).read_text()
+        block = re.search(rf"^```console\n\$ stateat sweep {CONCURRENCY} [^\n]*\n(.*?)^```$", text, re.M | re.S)
+        assert block is not None
+        shown = [line.split() for line in block[1].splitlines()]
+        assert [row for row in found if row not in shown] == []
 
 
 def test_another_seed_is_not_in_the_table(tmp_path: Path) -> None:
     """Negative control."""
     file = "scenarios/sweeps/onset.yaml"
     sweep = yaml.safe_load((ROOT / file).read_text())
-    path = tmp_path / "point.yaml"
     sweep |= {"grid": {"workload.arrivals.clients": [16]}, "seeds": "20:30"}
-    path.write_text(yaml.safe_dump(sweep, sort_keys=False))
-    rates = CliRunner().invoke(main, ["sweep", str(path)]).stdout.partition("\n\n")[0]
-    (old,) = [line.split() for line in rates.splitlines() if line.split()[1:3] == ["old", "gate"]]
+    (old,) = [row for row in rates(sweep, tmp_path) if row[1:3] == ["old", "gate"]]
     assert old[:4] == ["16", "old", "gate", "10"] and old not in TABLES[file]
 
 
