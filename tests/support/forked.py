@@ -2,8 +2,8 @@
 again.
 
 Each line of input is a list of cells, and is answered by a line with a list of exit codes. A cell is ``{"args": [...],
-"streams": {"0": HOW, "1": HOW, "2": HOW}, "folder": WHERE}``; HOW is closed, full, broken (a pipe whose
-reader has gone) or a file.
+"streams": {"0": HOW, "1": HOW, "2": HOW}, "folder": WHERE, "env": {...}}``; HOW is closed, full, broken (a pipe whose
+reader has gone) or a file. Tests ask by the fixture ``forked``.
 """
 
 from __future__ import annotations
@@ -11,8 +11,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
+from typing import Any, Protocol
 
 LOADED = (
     "pandas",
@@ -27,6 +31,35 @@ LOADED = (
     "stateat.sim.sweeps.read",
 )
 """Before the first fork."""
+
+
+class Codes(Protocol):
+    """Runs cells, and gives their exit codes."""
+
+    def __call__(self, cells: Sequence[dict[str, Any]]) -> list[int]: ...
+
+
+@contextmanager
+def running() -> Iterator[Codes]:
+    """A process that answers for as long as the context is open; it starts with the first cells."""
+    process: subprocess.Popen[str] | None = None
+
+    def codes(cells: Sequence[dict[str, Any]]) -> list[int]:
+        nonlocal process
+        if process is None:
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+            process = subprocess.Popen([sys.executable, __file__], text=True, **pipes)  # type: ignore[call-overload]
+        assert process is not None and process.stdin is not None and process.stdout is not None
+        process.stdin.write(json.dumps(cells) + "\n")
+        process.stdin.flush()
+        found: list[int] = json.loads(process.stdout.readline())
+        return found
+
+    try:
+        yield codes
+    finally:
+        if process is not None:
+            process.communicate()
 
 
 def put(number: int, how: str) -> None:
@@ -50,6 +83,7 @@ def child(cell: dict[str, object]) -> None:
 
     signal.alarm(60)
     os.chdir(cell.get("folder", "."))  # type: ignore[arg-type]
+    os.environ |= cell.get("env", {})  # type: ignore[arg-type]
     for number, how in cell["streams"].items():  # type: ignore[attr-defined]
         put(int(number), how)
         if how == "closed":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import subprocess
@@ -13,6 +12,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from forked import Codes
 
 from stateat.sim.cli.main import SECTIONS, main
 
@@ -26,7 +26,6 @@ NOT_RUN = {
 """Examples that do not run in an empty folder, or not fast."""
 FINDS = {"stateat audit run.jsonl", "stateat replay s02-anatomy --rule split=every-boundary --json -"}
 """Examples that end with 1, since they find what the scenario is about or change what it expects."""
-FORKED = Path(__file__).resolve().parents[2] / "support" / "forked.py"
 
 
 def commands(command: click.Command = main, name: str = "stateat") -> Iterator[tuple[str, click.Command]]:
@@ -69,7 +68,7 @@ def test_the_list_of_commands_has_a_whole_line_for_each_under_its_heading() -> N
             assert line is not None and line[1] == entry.help and entry.help.endswith(".")
 
 
-def test_every_example_runs_in_an_empty_folder(tmp_path: Path) -> None:
+def test_every_example_runs_in_an_empty_folder(tmp_path: Path, forked: Codes) -> None:
     lines = [line for command in COMMANDS.values() for line in examples(command)]
     assert all(any(part in line for line in lines) for part in NOT_RUN), "a reason without an example"
     cells, expected = [], []
@@ -80,10 +79,7 @@ def test_every_example_runs_in_an_empty_folder(tmp_path: Path) -> None:
             streams = {"1": str(folder / "1.out"), "2": str(folder / "2.out")}
             cells.append({"args": shlex.split(call)[1:], "streams": streams, "folder": str(folder)})
             expected.append((call, int(call in FINDS)))
-    done = subprocess.run(
-        [sys.executable, str(FORKED)], input=json.dumps(cells) + "\n", capture_output=True, text=True, check=True
-    )
-    codes = json.loads(done.stdout)
+    codes = forked(cells)
     assert [(call, code) for (call, _), code in zip(expected, codes, strict=True)] == expected
 
 
