@@ -81,7 +81,7 @@ def child(cell: dict[str, object]) -> None:
     """One command, to the end of its process."""
     from stateat.sim.cli.entry import main
 
-    signal.alarm(60)
+    signal.alarm(300)
     os.chdir(cell.get("folder", "."))  # type: ignore[arg-type]
     os.environ |= cell.get("env", {})  # type: ignore[arg-type]
     for number, how in cell["streams"].items():  # type: ignore[attr-defined]

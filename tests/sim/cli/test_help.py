@@ -22,8 +22,11 @@ NOT_RUN = {
     "stateat vllm install": "fetches from the package registry",
     "stateat conform": "needs recordings, which are not distributed",
     "stateat sweep concurrency": "takes 15 seconds; its shape is tried with --help",
+    "stateat doctor": "loads what it finds; tests/sim/cli/test_streams.py runs it",
 }
 """Examples that do not run in an empty folder, or not fast."""
+SHORTER = {"check seeds": "check s02-anatomy"}
+"""Files in place of a folder that takes 10 seconds, and that tests/test_scenarios.py runs."""
 FINDS = {"stateat audit run.jsonl", "stateat replay s02-anatomy --rule split=every-boundary --json -"}
 """Examples that end with 1, since they find what the scenario is about or change what it expects."""
 
@@ -76,6 +79,8 @@ def test_every_example_runs_in_an_empty_folder(tmp_path: Path, forked: Codes) ->
         (folder := tmp_path / str(i)).mkdir()
         for part in line.split("; "):
             call, _, _ = part.partition(" > ")
+            for long, short in SHORTER.items():
+                call = call.replace(long, short)
             streams = {"1": str(folder / "1.out"), "2": str(folder / "2.out")}
             cells.append({"args": shlex.split(call)[1:], "streams": streams, "folder": str(folder)})
             expected.append((call, int(call in FINDS)))
