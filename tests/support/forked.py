@@ -15,7 +15,10 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 LOADED = (
@@ -60,6 +63,25 @@ def running() -> Iterator[Codes]:
     finally:
         if process is not None:
             process.communicate()
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command that ran in a process of its own."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def done(codes: Codes, folder: Path, *args: str, stdout: str = "") -> Done:
+    """Runs a command in a folder; what it prints goes to files elsewhere, or its standard output as is said."""
+    with TemporaryDirectory() as away:
+        out, err = Path(away, "out"), Path(away, "err")
+        out.touch()
+        streams = {"1": stdout or str(out), "2": str(err)}
+        (code,) = codes([{"args": args, "streams": streams, "folder": str(folder)}])
+        return Done(code, out.read_text(), err.read_text())
 
 
 def put(number: int, how: str) -> None:

@@ -9,14 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 from click.testing import CliRunner, Result
-from forked import Codes
+from forked import Codes, Done, done
 
 from stateat.sim.cli import doctor
 from stateat.sim.cli.main import main
@@ -67,31 +67,13 @@ def run(*args: str) -> Result:
     return result
 
 
-@dataclass(frozen=True)
-class Done:
-    """A command that ran in a process of its own."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
 Process = Callable[..., Done]
 
 
 @pytest.fixture
-def process(here: Path, tmp_path_factory: pytest.TempPathFactory, forked: Codes) -> Process:
-    """Runs the command in a fork of a process that has loaded it, its streams being files."""
-    folder = tmp_path_factory.mktemp("streams")
-
-    def process(*args: str, stdout: str = "") -> Done:
-        out, err = folder / "out", folder / "err"
-        out.write_text("")
-        streams = {"1": stdout or str(out), "2": str(err)}
-        (code,) = forked([{"args": args, "streams": streams, "folder": str(here)}])
-        return Done(code, out.read_text(), err.read_text())
-
-    return process
+def process(here: Path, forked: Codes) -> Process:
+    """Runs the command in a fork of a process that has loaded it."""
+    return partial(done, forked, here)
 
 
 def program(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -193,9 +175,9 @@ def test_bad_usage(here: Path, args: Sequence[str], said: str) -> None:
 
 def test_bad_usage_leaves_no_traceback_in_a_real_process(process: Process) -> None:
     for args, said in (BAD[0], BAD[4], BAD[11], BAD[13]):
-        done = process(*args)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert said in done.stderr and "Traceback" not in done.stderr
+        ran = process(*args)
+        assert (ran.returncode, ran.stdout) == (2, "")
+        assert said in ran.stderr and "Traceback" not in ran.stderr
 
 
 def test_an_unknown_state_is_refused_before_the_log_is_read(here: Path) -> None:
@@ -236,11 +218,11 @@ def test_the_version_is_printed() -> None:
 
 def test_json_goes_to_stdout_alone(process: Process) -> None:
     for args, count in ((("replay", S02), 2), (("replay", "wrong.yaml"), 1), (("check", S02), 2)):
-        done = process(*args, "--json", "-")
-        tree = json.loads(done.stdout)
+        ran = process(*args, "--json", "-")
+        tree = json.loads(ran.stdout)
         assert len(tree["variants"]) == count
-        assert done.stdout == json.dumps(tree, indent=2, ensure_ascii=False) + "\n"
-        assert tree["scenario"] in done.stderr
+        assert ran.stdout == json.dumps(tree, indent=2, ensure_ascii=False) + "\n"
+        assert tree["scenario"] in ran.stderr
 
 
 def test_several_results_are_a_list() -> None:
@@ -285,8 +267,8 @@ def test_a_name_that_utf8_cannot_carry_leaves_no_traceback(here: Path, process: 
     assert run("replay", S02, "--log", "run.jsonl").exit_code == 0
     log = (here / "run.jsonl").read_text().replace('"request":"a"', '"request":"\\ud800"')
     (here / "run.jsonl").write_text(log)
-    done = process("audit", "run.jsonl", "--json", "-")
-    assert "Traceback" not in done.stderr
+    ran = process("audit", "run.jsonl", "--json", "-")
+    assert "Traceback" not in ran.stderr
 
 
 def test_a_plot_and_a_trace_are_written(here: Path) -> None:
@@ -497,9 +479,9 @@ def test_a_failing_replay_leaves_no_file(here: Path, process: Process) -> None:
     rule = ("--rule", "split=breaks:Policy")
     outputs = ("--log", "o.jsonl", "--plot", "o.svg", "--perfetto", "o.json", "--json", "all.json")
     # A plug-in may lie in the current folder.
-    done = process("replay", "clean.yaml", *rule, *outputs)
-    assert done.returncode == 2 and "Traceback" not in done.stderr
-    assert "poisoned, variant vllm-0.27.0: rule split=breaks:Policy gave -1 tokens" in done.stderr
+    ran = process("replay", "clean.yaml", *rule, *outputs)
+    assert ran.returncode == 2 and "Traceback" not in ran.stderr
+    assert "poisoned, variant vllm-0.27.0: rule split=breaks:Policy gave -1 tokens" in ran.stderr
     assert made(here) - {"__pycache__"} == {"breaks.py"}
 
 
@@ -541,10 +523,10 @@ def test_an_interrupted_replay_leaves_no_file(here: Path) -> None:
 
 def test_a_reader_that_was_never_there_leaves_no_traceback(process: Process) -> None:
     for args in (("replay", S02), ("replay", S02, "--json", "-"), ("check", S02, S03), ("schema",), ("--help",)):
-        done = process(*args, stdout="broken")
+        ran = process(*args, stdout="broken")
         # What a machine waits for is missed.
-        assert done.returncode == (2 if args[-1] in ("-", "schema") else 0)
-        assert all(word not in done.stderr for word in ("Traceback", "BrokenPipe", "Exception ignored"))
+        assert ran.returncode == (2 if args[-1] in ("-", "schema") else 0)
+        assert all(word not in ran.stderr for word in ("Traceback", "BrokenPipe", "Exception ignored"))
 
 
 def test_a_reader_that_has_seen_enough_leaves_no_traceback(here: Path) -> None:
@@ -565,8 +547,8 @@ def test_a_reader_that_has_seen_enough_leaves_no_traceback(here: Path) -> None:
 
 
 def test_an_ascii_terminal_gets_the_table_all_the_same() -> None:
-    done = program("replay", "right.yaml", PYTHONIOENCODING="ascii", PYTHONUTF8="0", LC_ALL="C")
-    assert done.returncode == 0 and "Traceback" not in done.stderr
+    ran = program("replay", "right.yaml", PYTHONIOENCODING="ascii", PYTHONUTF8="0", LC_ALL="C")
+    assert ran.returncode == 0 and "Traceback" not in ran.stderr
 
 
 def test_zero_hits_that_the_configuration_forbids_are_told_from_others(here: Path) -> None:
