@@ -173,7 +173,7 @@ class Options(StrictRecord):
     both modes: that of the first in `align` mode)."""
     initial_block_size: BlockSize = 16
     """Value of vLLM's `--block-size`, or its default: `cache_config.block_size` until the engine resolves it (rule
-    `seed`)."""
+    `restore_column`)."""
     watermark: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Fraction of the pool that admission keeps free."""
     scheduler_reserve_full_isl: bool = True
@@ -259,3 +259,7 @@ class Options(StrictRecord):
 def least_blocks(groups: int, drafts: int) -> int:
     """Blocks that a pool has at least: the null block, one for each group and one for each draft."""
     return 1 + groups + drafts
+
+
+RECORDS: tuple[type[StrictRecord], ...] = (Options, GroupOptions, Speculative, Costs, Offload)
+"""Records that a scenario file may write."""

@@ -6,13 +6,16 @@ allocation of a terabyte.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import ast
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from difflib import get_close_matches
 from functools import cache
+from inspect import cleandoc, getsource
+from itertools import pairwise
 from typing import Annotated, Any, get_args, get_type_hints
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler, TypeAdapter
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic.fields import FieldInfo
 
 from stateat.sim.inputs import MAX_SHOWN, shown
@@ -50,7 +53,8 @@ class StrictRecord:
     """
 
     __slots__ = ()
-    __pydantic_config__ = CONFIG
+    # Docstrings are read by `described` where somebody asks: pydantic would parse the module for each record on import.
+    __pydantic_config__ = ConfigDict(**{**CONFIG, "use_attribute_docstrings": False})
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> Any:
@@ -90,6 +94,34 @@ def _printable(name: str) -> str:
     return name
 
 
+@cache
+def _docstrings(record: Any) -> dict[str, str]:
+    """Return the docstrings below the fields of a record, its bases' too, by field."""
+    found: dict[str, str] = {}
+    for each in reversed(record.__mro__):
+        if not issubclass(each, StrictRecord):
+            continue
+        (node,) = ast.parse(getsource(each)).body
+        for field, below in pairwise(node.body if isinstance(node, ast.ClassDef) else ()):
+            if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
+                found[ast.unparse(field.target)] = cleandoc(ast.literal_eval(below.value))
+    return found
+
+
+def described(schema: Any, records: Mapping[str, Any]) -> Any:
+    """Return a JSON Schema in which the fields of these records, by title, have their docstrings for descriptions."""
+    if isinstance(schema, list):
+        return [described(each, records) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: described(value, records) for key, value in schema.items()}
+    title = made.get("title")
+    if isinstance(title, str) and title in records and "properties" in made:
+        for name, text in _docstrings(records[title]).items():
+            made["properties"].get(name, {}).setdefault("description", text)
+    return made
+
+
 def fields_of(model: Any) -> dict[str, FieldInfo]:
     """The fields of a model or record by the keys that a file has for them, in their order; none of any other type."""
     if isinstance(model, type) and issubclass(model, BaseModel):
@@ -101,14 +133,13 @@ def fields_of(model: Any) -> dict[str, FieldInfo]:
 @cache
 def _record_fields(record: Any) -> dict[str, FieldInfo]:
     hints = get_type_hints(record, include_extras=True)
-    described = TypeAdapter(record).json_schema()["properties"]
-    found = {}
+    says, found = _docstrings(record), {}
     for field in fields(record):
         required = field.default is MISSING and field.default_factory is MISSING
         info = FieldInfo.from_annotation(hints[field.name])
         if not required:
             info.default = field.default if field.default_factory is MISSING else field.default_factory()
-        info.description = described[field.name].get("description")
+        info.description = says.get(field.name)
         found[field.name] = info
     return found
 

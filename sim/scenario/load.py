@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from stateat.sim.arguments import path, whole
 from stateat.sim.cache.drafter_drop import DRAFTER_DROP
 from stateat.sim.errors import InputError
-from stateat.sim.options import Options
+from stateat.sim.options import RECORDS, Options
 from stateat.sim.printable import few, short
 from stateat.sim.releases.departures import departures, refused_blocks
 from stateat.sim.releases.presets import table
@@ -32,7 +32,7 @@ from stateat.sim.scenario.tree import INLINE, Node, Problem, failure, locate, me
 from stateat.sim.scenario.truth import Truth
 from stateat.sim.scenario.truth import changed as changed_truth
 from stateat.sim.scenario.truth import wrong as wrong_truth
-from stateat.sim.schema import Complaint, choice
+from stateat.sim.schema import Complaint, choice, described
 from stateat.sim.workload import Arrival
 from stateat.sim.workload.generate import Workload, requests
 from stateat.sim.workload.inline import too_long
@@ -274,7 +274,7 @@ def warned(runs: Iterable[Run]) -> list[str]:
 
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of the file, for editors: completion, types and descriptions."""
-    schema = File.model_json_schema()
+    schema = described(File.model_json_schema(), {r.__name__: r for r in RECORDS})
     _loosen_overrides(schema)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
