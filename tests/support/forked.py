@@ -8,6 +8,7 @@ reader has gone) or a file. Tests ask by the fixture ``forked``.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -137,5 +138,6 @@ def run(cell: dict[str, object]) -> int:
 if __name__ == "__main__":
     for module in LOADED:
         import_module(module)
+    gc.freeze()  # a collection in a fork would copy all that is loaded
     for line in sys.stdin:
         print(json.dumps([run(cell) for cell in json.loads(line)]), flush=True)
