@@ -149,6 +149,7 @@ def correctness(bench, label, shape, form, chunk):
     import numpy as np
 
     from stateat.kernels import reference
+    from stateat.kernels.families import FAMILIES
     from stateat.kernels.triton_states import states_at
     from stateat.kernels.work import Work
 
@@ -159,7 +160,7 @@ def correctness(bench, label, shape, form, chunk):
     for work, states in zip(works, found, strict=True):
         for offset, state in zip(work.offsets, states, strict=True):
             for name, array in reference.absorb(shape, work.tokens[:offset]).items():
-                if name == "conv" or shape.family == "ring":
+                if name == "conv" or FAMILIES[shape.family].exact:
                     exact = exact and np.array_equal(state[name], array)
                 else:
                     error = np.linalg.norm(state[name] - array) / max(np.linalg.norm(array), 1e-30)
@@ -235,6 +236,7 @@ def bandwidth(bench):
 
 def timing(bench, label, shape, form, chunk, requests, length, rates, sweep):
     """One row of part 3."""
+    from stateat.kernels.families import FAMILIES
     from stateat.kernels.triton_states import prepare
     from stateat.kernels.work import Work
 
@@ -246,7 +248,7 @@ def timing(bench, label, shape, form, chunk, requests, length, rates, sweep):
     work = flop(shape, chunk if form == "chunked" else 0) * requests * length * shape.layers
     gigabytes, teraflop = rates
     limits = {"bytes": bytes_moved / gigabytes / 1e9}
-    if teraflop and shape.family != "ring":
+    if teraflop and not FAMILIES[shape.family].exact:
         limits["FLOP"] = work / teraflop / 1e12
     bound = max(limits, key=limits.get)
     row = {

@@ -102,7 +102,7 @@ def states_at(
     form: str = "sequential",
     chunk: int = 64,
 ) -> list[list[State]]:
-    """For each work, its states at its offsets: new float32 arrays (``ring``: uint64).
+    """Return for each work its states at its offsets: new float32 arrays (``ring``: uint64).
 
     ``sequential`` absorbs token by token: the bits do not depend on how tokens are split over calls, on the rest of the
     batch, or on the other offsets. ``chunked`` is the form of prefill kernels: chunks of ``chunk`` tokens (1..256)

@@ -77,12 +77,12 @@ def bits(tokens: Any, keys: Any) -> U32:
 
 
 def unit(drawn: U32) -> F32:
-    """In [-1, 1), a multiple of 2**-23, exactly; mean 0 and variance 1/3."""
+    """Number in [-1, 1), a multiple of 2**-23, exactly; mean 0 and variance 1/3."""
     return (drawn >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-23) - np.float32(1)
 
 
 def half(drawn: U32) -> F32:
-    """In [0, 1), a multiple of 2**-24, exactly."""
+    """Number in [0, 1), a multiple of 2**-24, exactly."""
     return (drawn >> np.uint32(8)).astype(np.float32) * np.float32(2.0**-24)
 
 

@@ -45,7 +45,7 @@ class Family:
     widths: Mapping[str, Shape]
     """Shape of one layer by preset; from the models' published configurations."""
     update: Update | None = None
-    """None: the family has a convolution and no matrix."""
+    """Update of the matrix; None: the family has a convolution and no matrix."""
     channel_decay: bool = False
     """True if the decay is a number for each row (delta rule) or entry (scan) of a matrix, not one a head."""
     chunk_tokens: int = 0

@@ -131,7 +131,7 @@ def _solve(left: Tensor, right: Tensor) -> Tensor:
 
 
 def kda(s: Tensor, g: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Tensor:
-    """As :func:`gated_delta`, with g [M, C, K]."""
+    """Kimi delta attention: :func:`gated_delta` with g [M, C, K]."""
     g = g.cumsum(1)
     last = g[:, -1:]
     # exp(g_i - g_j) is taken apart about the middle, so that neither part leaves float32

@@ -40,12 +40,12 @@ def bits(tokens: Tensor, keys: Tensor) -> Tensor:
 
 
 def unit(drawn: Tensor) -> Tensor:
-    """In [-1, 1), as :func:`stateat.kernels.draws.unit`."""
+    """Number in [-1, 1), as :func:`stateat.kernels.draws.unit`."""
     return (drawn >> 8).to(torch.float32) * 2.0**-23 - 1
 
 
 def half(drawn: Tensor) -> Tensor:
-    """In [0, 1), as :func:`stateat.kernels.draws.half`."""
+    """Number in [0, 1), as :func:`stateat.kernels.draws.half`."""
     return (drawn >> 8).to(torch.float32) * 2.0**-24
 
 

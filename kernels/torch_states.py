@@ -115,7 +115,7 @@ class Torch:
         return NumpySource(shape, tokens) if self.host else TorchSource(shape, tokens, self.device)
 
     def load(self, state: NDArray[Any]) -> Tensor:
-        """On the device; integers as int64."""
+        """Return an array on the device; integers as int64."""
         return tensor(state).to(self.device)
 
     def store(self, state: Tensor, out: NDArray[Any]) -> None:

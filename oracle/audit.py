@@ -19,7 +19,7 @@ from stateat.oracle.numerics import Numerics
 from stateat.oracle.ownership import Ownership
 from stateat.oracle.reads import Reads
 from stateat.oracle.slots import UNHEARD, UNKNOWN, Content
-from stateat.oracle.states import Digest, Family
+from stateat.oracle.states import DigestFamily, StateFamily
 from stateat.oracle.states.numeric import Numeric
 from stateat.sim.events import NULL, CopyKind, Finding, Group, Observer, Write
 from stateat.sim.tokens import Segments, Spans
@@ -28,8 +28,8 @@ from stateat.sim.tokens import Segments, Spans
 class Auditor(Observer):
     """Listens to an engine and checks the invariants."""
 
-    def __init__(self, family: Family | None = None) -> None:
-        self.family: Family = Digest() if family is None else family
+    def __init__(self, family: StateFamily | None = None) -> None:
+        self.family: StateFamily = DigestFamily() if family is None else family
         numeric = self.family if isinstance(self.family, Numeric) else None
         self.numerics = None if numeric is None else Numerics(numeric)
         taps = 0 if numeric is None else numeric.shape.conv_width

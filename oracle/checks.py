@@ -53,7 +53,7 @@ class Check:
     keeps: str
     """The nearest variant that keeps it."""
     moment: Moment | None = None
-    """None: the auditor feeds it with each event that it follows."""
+    """Moment at which it is asked; None: the auditor feeds it with each event that it follows."""
     also: Callable[..., Any] | None = None
     """A second check of the same law."""
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from stateat.oracle.evidence import Evidence
 from stateat.oracle.lockstep import Lockstep
-from stateat.oracle.numerics import Check, Numerics
+from stateat.oracle.numerics import ClaimedSlot, Numerics
 from stateat.oracle.reachability import Reachability
 from stateat.oracle.records import Claimed
 from stateat.oracle.slots import Content
@@ -177,7 +177,7 @@ class Claims:
         return self._pairs[hash, slot]
 
     def _mark(self, slot: int, finding: int) -> None:
-        """Whoever reads this slot from now on reads what the finding is about."""
+        """Mark a slot: whoever reads it from now on reads what the finding is about."""
         self.evidence.lineage.poison(slot, finding)
         self.evidence.slots.blame(slot, finding)
 
@@ -186,4 +186,4 @@ class Claims:
         if self.numerics is not None:
             now, name = self.evidence.now, self.evidence.groups[claim.group].name
             where = (claim.request, name, claim.column, slot, claim.offset)
-            self.numerics.note(Check(content.state, claim.truth, *where, now.index, now.time_us, finding))
+            self.numerics.note(ClaimedSlot(content.state, claim.truth, *where, now.index, now.time_us, finding))

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from stateat.oracle.hybrid import F32, RECURRENT, Memory, Model, Recurrent, build, consume, empty
+from stateat.oracle.hybrid import F32, RECURRENT, HybridModel, Memory, Recurrent, build, consume, empty
 from stateat.sim.tokens import Ids
 
 MAX_TOKENS = 16_384
@@ -133,7 +133,7 @@ def _shared(prefix: Ids, held: Sequence[Absorbed]) -> int:
     return size if np.array_equal(held[0].ids, prefix[:size]) else 0
 
 
-def absorb(model: Model, held: Sequence[Absorbed], start: tuple[Recurrent, ...] = ()) -> tuple[Recurrent, ...]:
+def absorb(model: HybridModel, held: Sequence[Absorbed], start: tuple[Recurrent, ...] = ()) -> tuple[Recurrent, ...]:
     """The recurrent states after these tokens, in this order, from zero or from those given; keys and values are
     always those of the prefix."""
     recurrent = start or empty().recurrent
@@ -163,7 +163,7 @@ def _stations(offset: int, end: int) -> list[int]:
     return [offset, *dict.fromkeys((spaced + offset).tolist())]
 
 
-def _say(model: Model, memory: Memory, logits: F32, tokens: int) -> tuple[int, ...]:
+def _say(model: HybridModel, memory: Memory, logits: F32, tokens: int) -> tuple[int, ...]:
     """Greedy decoding."""
     text = []
     for _ in range(tokens):

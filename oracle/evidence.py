@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from stateat.oracle.lineage import Draft, Lineage
-from stateat.oracle.records import Counts, Now, Seen
+from stateat.oracle.records import AuditCounts, Now, Seen
 from stateat.oracle.slots import Content, Slots
-from stateat.oracle.states import Family
+from stateat.oracle.states import StateFamily
 from stateat.oracle.verdict import Verdict, judge
 from stateat.sim.events import Group, Severity
 from stateat.sim.tokens import Segments, Spans, Tokens
@@ -18,13 +18,13 @@ from stateat.sim.tokens import Segments, Spans, Tokens
 class Evidence:
     """One run, as far as it has been heard."""
 
-    def __init__(self, family: Family) -> None:
+    def __init__(self, family: StateFamily) -> None:
         self.family = family
         self.now = Now()
         self.requests: dict[str, Seen] = {}
         self.slots = Slots()
         self.lineage = Lineage()
-        self.counts = Counts()
+        self.counts = AuditCounts()
         self.groups: tuple[Group, ...] = ()
         self.recurrent: list[int] = []
         self.num_drafts = 0

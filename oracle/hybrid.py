@@ -86,7 +86,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class HybridModel:
     """Weights of the model."""
 
     embedding: F32
@@ -97,7 +97,7 @@ class Model:
 
 
 @lru_cache(maxsize=2)
-def build(seed: int = 0) -> Model:
+def build(seed: int = 0) -> HybridModel:
     """The model of a seed; the same on every machine, since NumPy's PCG64 is."""
     random = np.random.Generator(np.random.PCG64(seed))
 
@@ -125,17 +125,17 @@ def build(seed: int = 0) -> Model:
         )
 
     embedding = matrix(1, VOCABULARY * WIDTH, EMBEDDING_SCALE).reshape(VOCABULARY, WIDTH)
-    return Model(embedding, tuple(block(kind) for kind in LAYERS), matrix(WIDTH, VOCABULARY, LOGIT_SCALE))
+    return HybridModel(embedding, tuple(block(kind) for kind in LAYERS), matrix(WIDTH, VOCABULARY, LOGIT_SCALE))
 
 
 def empty() -> Memory:
-    """Before any token: zero states, no keys and values."""
+    """State before any token: zero states, no keys and values."""
     layer = Recurrent(np.zeros((WINDOW - 1, 3 * INNER), np.float32), np.zeros((HEADS, HEAD, HEAD), np.float32))
     none = tuple(np.zeros((ATTENTION_HEADS, HEAD, 0), np.float32) for kind in LAYERS if kind == "attention")
     return Memory(0, tuple(layer for _ in RECURRENT), none, none)
 
 
-def consume(model: Model, memory: Memory, ids: Ids | Iterable[int]) -> tuple[Memory, F32]:
+def consume(model: HybridModel, memory: Memory, ids: Ids | Iterable[int]) -> tuple[Memory, F32]:
     """The memory after these tokens too, and the logits after the last one (shape [VOCABULARY]; zeros without one)."""
     tokens = np.fromiter(ids, np.int64) % VOCABULARY
     end = memory.position + tokens.size

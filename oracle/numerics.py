@@ -44,7 +44,7 @@ class TooLarge(Exception):
 
 
 @dataclass(slots=True)
-class Check:
+class ClaimedSlot:
     """A claimed slot, as it was at the end of a step."""
 
     held: LazyState
@@ -83,7 +83,7 @@ class Measured:
     errors: dict[int, float] = field(default_factory=dict)
     """Relative error of the content that each finding is about."""
     not_finite: int = 0
-    infinite: list[Check] = field(default_factory=list)
+    infinite: list[ClaimedSlot] = field(default_factory=list)
     """Slots of the latest flushes that hold NaN or infinity."""
     nearest_wrong: float | None = None
     """The least relative error of a wrong state."""
@@ -108,11 +108,11 @@ class Numerics:
         if free is not None and 3 * family.state_bytes > free:
             raise TooLarge(f"one state is {family.state_bytes:,} bytes, three are needed, and {free:,} are free")
         self.measured = Measured()
-        self._pending: list[Check] = []
+        self._pending: list[ClaimedSlot] = []
         self._known: OrderedDict[LazyState, State] = OrderedDict()
         self._offsets: set[int] = set()
 
-    def note(self, check: Check) -> None:
+    def note(self, check: ClaimedSlot) -> None:
         """A claimed slot to be compared, some time."""
         self._pending.append(check)
         if len(self._pending) >= PENDING:
@@ -151,7 +151,7 @@ class Numerics:
             )  # fmt: skip
         done.infinite.clear()
 
-    def _compare(self, check: Check, held: State, truth: State) -> None:
+    def _compare(self, check: ClaimedSlot, held: State, truth: State) -> None:
         done = self.measured
         if not all(np.isfinite(array).all() for array in held.values()):
             done.not_finite += 1
@@ -197,7 +197,7 @@ class Numerics:
     def _start(self, recipe: Recipe, offset: int) -> tuple[int, State | None]:
         """The longest prefix below ``offset`` whose true state is still known; only where that changes no bit."""
         self._offsets.add(offset)
-        if not self._known or self.family.how.kernel != "sequential":
+        if not self._known or self.family.how.form != "sequential":
             return 0, None
         for n in sorted((n for n in self._offsets if n < offset), reverse=True)[:64]:
             state = self._known.get(LazyState(recipe.tokens.fingerprint(n), None))

@@ -15,7 +15,7 @@ Not verified:
 from __future__ import annotations
 
 from stateat.oracle.evidence import Evidence
-from stateat.oracle.numerics import Check, Numerics
+from stateat.oracle.numerics import ClaimedSlot, Numerics
 from stateat.oracle.records import Seen
 from stateat.oracle.slots import Content
 from stateat.sim.events import NULL, Holding
@@ -70,7 +70,7 @@ class Reads:
         if self.numerics is not None and content is not None and content.state is not None:
             where = (request, name, column, read, start)
             truth = evidence.family.state_at(seen.tokens, start)
-            self.numerics.note(Check(content.state, truth, *where, now.index, now.time_us, finding))
+            self.numerics.note(ClaimedSlot(content.state, truth, *where, now.index, now.time_us, finding))
         if read >= 0:
             evidence.slots.blame(read, finding)
         return finding

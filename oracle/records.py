@@ -71,7 +71,7 @@ class Seen:
 
 
 @dataclass(slots=True)
-class Counts:
+class AuditCounts:
     """Counts of the auditor; defined in ``docs/scenario-files.md``."""
 
     poisoned: int = 0

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from stateat.oracle.slots import Content
-from stateat.oracle.states import Family
+from stateat.oracle.states import StateFamily
 from stateat.sim.events import Holding
 from stateat.sim.tokens import Tokens
 
@@ -23,7 +23,7 @@ class Verdict(NamedTuple):
     words: str
 
 
-def judge(family: Family, content: Content | None, request: str, tokens_of: TokensOf) -> Verdict:
+def judge(family: StateFamily, content: Content | None, request: str, tokens_of: TokensOf) -> Verdict:
     """Judge what a slot holds that should hold a state of this request."""
     if content is None:
         return Verdict(None, Holding.NEVER_WRITTEN, "was never written")
@@ -43,6 +43,6 @@ def judge(family: Family, content: Content | None, request: str, tokens_of: Toke
     return Verdict(held, Holding.UNKNOWN, f"holds {held} tokens of no known prefix")
 
 
-def _offset(family: Family, state: Any, tokens: Tokens | None) -> int | None:
+def _offset(family: StateFamily, state: Any, tokens: Tokens | None) -> int | None:
     """The offset at which this is the stream's state."""
     return None if tokens is None else family.find(state, tokens)

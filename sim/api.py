@@ -1,4 +1,4 @@
-"""What a program or a notebook calls; also at the top of the package: ``stateat.replay``.
+"""Functions for a program or a notebook; also at the top of the package: ``stateat.replay``.
 
 >>> import stateat
 >>> result = stateat.replay("scenarios/seeds/s02-anatomy.yaml")
@@ -142,5 +142,5 @@ def sweep(
 
 
 def _chosen(variants: str | Iterable[str] | None) -> Sequence[str]:
-    """Those wanted; none: all."""
+    """Return the names of the variants wanted; none: all."""
     return () if variants is None else names("variants", variants)

@@ -1,9 +1,8 @@
 """The language in which an engine tells an oracle what it decided, and what an oracle finds.
 
-An engine calls the methods of an :class:`Observer`; nothing is built when nobody listens. For the log each
-event is also a frozen dataclass of the same name (:data:`EVENTS`), and :func:`replay` speaks one to an
-observer, so that a recorded log and a live run look the same to whoever listens. ``docs/events.md`` shows
-each with an example.
+An engine calls the methods of an :class:`Observer`; nothing is built when nobody listens. What a log holds is an
+:class:`Event`, whose fields are the arguments of that method (:data:`EVENTS`); it speaks itself to an observer, so
+that a recorded log and a live run look the same to whoever listens. ``docs/events.md`` shows each with an example.
 
 Offsets and positions are counts of tokens, slots are block ids of the pool, columns are indices into a
 request's block table of a group, groups are indices into ``run.groups``. Times are integers: microseconds,
@@ -18,8 +17,9 @@ was fast-forwarded: the n steps before the current one, in which nobody claimed 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
+from inspect import Parameter, signature
 from typing import Any, Self
 
 from stateat.sim.tokens import Segments, Spans
@@ -133,7 +133,7 @@ class CopyKind(_Word):
 
 
 class Stop(_Word):
-    """What ended a chunk; a split of a user's own may name others."""
+    """Rule that ended a chunk; a split of a user's own may name others."""
 
     BUDGET = "budget", "what was left of the step's token budget"
     BLOCK_BOUNDARY = "block-boundary", "rounded down to the grid"
@@ -331,6 +331,14 @@ class Observer:
         """Last event: the run had ``steps`` steps and ended at ``time_us``; ``livelock``: because nothing moved."""
 
 
+EVENTS: dict[str, tuple[Parameter, ...]] = {
+    name: tuple(signature(method).parameters.values())[1:]
+    for name, method in vars(Observer).items()
+    if not name.startswith("_")
+}
+"""Events by name, each with its fields: the arguments of its method, their types unresolved."""
+
+
 class Fanout(Observer):
     """Observer that passes each event on to several others, in order."""
 
@@ -356,221 +364,15 @@ def _each(methods: Sequence[Any]) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    schema: str
-    engine: str
-    groups: tuple[Group, ...]
-    num_speculative_tokens: int
-    options: dict[str, Any]
+class Event:
+    """Event of a log: a call of an observer's method, by its name, with the arguments in their order."""
 
+    name: str
+    values: tuple[Any, ...]
 
-@dataclass(frozen=True, slots=True)
-class Arrive:
-    request: str
-    index: int
-    time_us: int
-    segments: Segments
-    tokens: tuple[int, ...] | None
-    max_tokens: int
-    encoder: Spans = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    index: int
-    time_us: int
-    budget: int
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    index: int
-
-
-@dataclass(frozen=True, slots=True)
-class Defer:
-    request: str
-    offered: int
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Refuse:
-    request: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Admit:
-    request: str
-    hit: int
-    external: int
-    resumed: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Allocate:
-    request: str
-    group: int
-    column: int
-    slots: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Release:
-    request: str
-    group: int
-    slots: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Restore:
-    request: str
-    group: int
-    slot: int
-    column: int
-    offset: int
-    group_hits: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Store:
-    group: int
-    slot: int
-    key: str
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    request: str
-    group: int
-    key: str
-    slot: int
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    group: int
-    slot: int
-    request: str
-    column: int
-    offset: int
-    hash: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Unclaim:
-    group: int
-    slot: int
-    hash: bytes
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    request: str
-    start: int
-    end: int
-    drafts: int
-    stop: str
-    steps: int
-    accepted: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Seed:
-    request: str
-    group: int
-    column: int
-    width: int
-    slot: int
-
-
-@dataclass(frozen=True, slots=True)
-class Copy:
-    request: str
-    group: int
-    kind: str
-    src: int
-    dst: int
-    conv_src: int
-    shift: int
-
-
-@dataclass(frozen=True, slots=True)
-class Advance:
-    request: str
-    group: int
-    start: int
-    end: int
-    drafts: tuple[int, ...]
-    read: int
-    writes: tuple[tuple[int, int], ...]
-    steps: int
-
-
-@dataclass(frozen=True, slots=True)
-class Accept:
-    request: str
-    drafted: int
-    accepted: int
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    request: str
-    count: int
-    tokens: tuple[int, ...] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Preempt:
-    request: str
-
-
-@dataclass(frozen=True, slots=True)
-class Reset:
-    done: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Finish:
-    request: str
-
-
-@dataclass(frozen=True, slots=True)
-class Abort:
-    request: str
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    time_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    steps: int
-    time_us: int
-    livelock: bool
-
-
-EVENTS: dict[str, type[Any]] = {
-    event.__name__.lower(): event
-    for event in (
-        Run, Arrive, Step, Launch, Defer, Refuse, Admit, Allocate, Release, Restore, Store, Load, Claim, Unclaim, Chunk,
-        Seed,
-        Copy, Advance, Accept, Output, Preempt, Reset, Finish, Abort, Commit, End,
-    )
-}  # fmt: skip
-
-
-def tell(event: Any, observer: Observer) -> None:
-    """Speak one logged event to an observer: call its method of that name."""
-    method = getattr(observer, type(event).__name__.lower())
-    method(*(getattr(event, f.name) for f in fields(event)))
+    def tell(self, observer: Observer) -> None:
+        """Speak the event to an observer."""
+        getattr(observer, self.name)(*self.values)
 
 
 @dataclass(frozen=True, slots=True)

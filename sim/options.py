@@ -37,20 +37,20 @@ class GroupOptions(Group, StrictRecord):
     name: Name
     """A name, unique among the groups; findings name the group by it."""
     kind: Literal["full-attention", "recurrent"]
-    """What the layers keep; `recurrent`: Mamba, GDN, KDA and the like."""
+    """Kind of the layers' memory; `recurrent`: Mamba, GDN, KDA and the like."""
     block_size: BlockSize
     """Tokens in a block."""
     eagle: bool = False
-    """Whether a look-ahead drafter uses it: then a drop applies to it; if no group says so, the drop applies to
+    """Look-ahead drafters use the group: then a drop applies to it; if no group says so, the drop applies to
     all. An exact junction (`shared_prefix_checkpoint`) needs a group that says so, or a drop."""
     mamba_cache_mode: Literal["align", "all"] = "align"
-    """Which states a chunk leaves; `align`: the one at its end; `all`: those at every boundary too, to 0.29.
+    """States that a chunk leaves; `align`: the one at its end; `all`: those at every boundary too, to 0.29.
     Neither the split nor hits finer than a block know a group in `all` mode."""
     sliding_window: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] = 0
     """Tokens that full attention reaches back to; 0: all of them. Windows are looked up in whole blocks (rule
     `partial_hits_when`). Not with an offload tier."""
     prefix_cacheable: bool = True
-    """Whether a full-attention group takes part in prefix caching; false: its blocks are a request's own scratch,
+    """Prefix caching includes the group; false (full attention only): its blocks are a request's own scratch,
     and neither its block size nor its kind counts for what can be hit."""
 
     def span(self, ranks: int) -> int:
@@ -82,13 +82,13 @@ class Speculative(StrictRecord):
     """Slots that a drafter with a model of its own adds to the batch for each request, and takes off the budget
     (rule `draft_slots`)."""
     multi_module: bool = False
-    """Whether each draft comes from a module of its own (`mtp` alone), which reads K tokens ahead instead of one;
-    since 0.29."""
+    """Each draft comes from a module of its own (`mtp` alone), which reads K tokens ahead instead of one; since
+    0.29."""
     block_drop: bool = True
-    """Whether a look-ahead drafter gives up the last block (or hash unit) of a hit, or hashes look ahead in its
-    stead; an option since 0.32."""
+    """Look-ahead drafters give up the last block (or hash unit) of a hit, or hashes look ahead in their stead; an
+    option since 0.32."""
     hash_lookahead: bool = True
-    """Whether hashes cover the tokens behind their block, so that a look-ahead drafter gives up no block of a hit;
+    """Hashes cover the tokens behind their block, so that a look-ahead drafter gives up no block of a hit;
     an option of 0.33, without effect before."""
 
     @property
@@ -118,7 +118,7 @@ class Speculative(StrictRecord):
 
 @dataclass(frozen=True, slots=True)
 class Costs(StrictRecord):
-    """How long a step lasts under `clock: us`: base + per_prefill_token * p + per_decode_token * d."""
+    """Microseconds that a step lasts under `clock: us`: base + per_prefill_token * p + per_decode_token * d."""
 
     base: Annotated[int, Field(ge=0, le=10**9)] = 8000
     """Microseconds of any step."""
@@ -160,9 +160,9 @@ class Options(StrictRecord):
     long_prefill_token_threshold: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] = 0
     """Most tokens of one request in a step; 0: no such limit."""
     enable_prefix_caching: bool = True
-    """Whether finished blocks can be hit."""
+    """Finished blocks can be hit."""
     partial_hits: bool = True
-    """Whether hits may end inside a block, where the hash unit is finer than the recurrent block."""
+    """Hits may end inside a block, where the hash unit is finer than the recurrent block."""
     decode_context_parallel_size: Annotated[int, Field(ge=1, le=64)] = 1
     """Ranks over which full attention is spread: its blocks hold so many times more tokens, those of windows and
     states do not."""
@@ -177,17 +177,17 @@ class Options(StrictRecord):
     watermark: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Fraction of the pool that admission keeps free."""
     scheduler_reserve_full_isl: bool = True
-    """Whether admission wants room for the whole prompt."""
+    """Admission wants room for the whole prompt."""
     num_prefill_checkpoint_blocks: Annotated[int, Field(ge=0, le=1)] = 0
     """Blocks for a state that a prefill chunk exports on its way; since 0.29."""
     prefill_checkpoint_alignment: BlockSize = 1
-    """How far behind a chunk's start the kernel can export a state: multiples of this; 0.29 cuts and reserves
-    without asking it, and its kernel's is 16."""
+    """Tokens between the positions behind a chunk's start at which the kernel can export a state; 0.29 cuts and
+    reserves without asking it, and its kernel's is 16."""
     prefix_cache_retention_interval: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] | None = None
     """Tokens between positions where recurrent states and rows of a sliding window stay published, beside those
     that a resend needs; 0: only those; none: all; since 0.29; 0 or none where there is neither."""
     shared_prefix_checkpoint: bool = False
-    """Whether a chunk stops exactly where a prefix is known to be shared, inside a block too; since 0.32."""
+    """Chunks stop exactly where a prefix is known to be shared, inside a block too; since 0.32."""
     encoder_cache_size: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] | None = None
     """Embeddings of encoded items (images) that are kept; `max_num_batched_tokens` by default. vLLM raises it to
     the model's largest item."""
@@ -197,7 +197,7 @@ class Options(StrictRecord):
     """Tokens of a recurrent kernel's own chunk, at whose ends it has states (`all` mode, rule `state_writes`); 0: one
     that fits the block."""
     disable_chunked_mm_input: bool = False
-    """Whether a chunk may not end inside an encoded item that it does not start in."""
+    """Chunks may not end inside an encoded item that they do not start in."""
     offload: Offload = Offload()
     """A tier below the pool, into which full blocks are stored and from which requests are started; off by default."""
     speculative: Speculative = Speculative()
@@ -205,7 +205,7 @@ class Options(StrictRecord):
     clock: Literal["us", "steps"] = "us"
     """Unit of times: microseconds, or one step for each integer (docs/scenario-files.md#time-and-budgets)."""
     costs: Costs = Costs()
-    """How long a step lasts under `clock: us`."""
+    """Duration of a step under `clock: us`."""
 
     @property
     def attention(self) -> tuple[int, ...]:
@@ -251,7 +251,7 @@ class Options(StrictRecord):
         return lcm(*(g.block_size for g in self.groups if g.prefix_cacheable))
 
     def over_ranks(self) -> Options:
-        """What the engine takes of options as a file writes them: groups with the blocks of all ranks together."""
+        """Return the options as the engine takes them from a file: groups with the blocks of all ranks together."""
         ranks = self.decode_context_parallel_size
         return replace(self, groups=tuple(g.over(ranks) if isinstance(g, GroupOptions) else g for g in self.groups))
 

@@ -1,4 +1,4 @@
-"""What all parts of a scenario file share: strict models, names, and the bounds of sizes.
+"""Ground of all parts of a scenario file: strict models, names, and the bounds of sizes.
 
 The bounds are far above anything real. They are there so that a slip of the keyboard is a message and not an
 allocation of a terabyte.
@@ -117,13 +117,13 @@ def described(schema: Any, records: Mapping[str, Any]) -> Any:
     made = {key: described(value, records) for key, value in schema.items()}
     title = made.get("title")
     if isinstance(title, str) and title in records and "properties" in made:
-        for name, text in _docstrings(records[title]).items():
-            made["properties"].get(name, {}).setdefault("description", text)
+        for key, field in fields_of(records[title]).items():
+            made["properties"].get(key, {}).setdefault("description", field.description)
     return made
 
 
 def fields_of(model: Any) -> dict[str, FieldInfo]:
-    """The fields of a model or record by the keys that a file has for them, in their order; none of any other type."""
+    """Return the fields of a model or record by their keys in a file, in order; none of any other type."""
     if isinstance(model, type) and issubclass(model, BaseModel):
         return {field.alias or name: field for name, field in model.model_fields.items()}
     record: Any = model
@@ -140,7 +140,7 @@ def _record_fields(record: Any) -> dict[str, FieldInfo]:
         if not required:
             info.default = field.default if field.default_factory is MISSING else field.default_factory()
         info.description = says.get(field.name)
-        found[field.name] = info
+        found[info.alias or field.name] = info
     return found
 
 
@@ -154,7 +154,7 @@ Drafts = Annotated[int, Field(ge=0, le=MAX_DRAFTS)]
 Location = tuple[str | int, ...]
 """Keys and indices that lead to a value of the file."""
 Complaint = tuple[Location, str]
-"""Where, and what was found and is allowed."""
+"""Location, and what was found there and is allowed."""
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

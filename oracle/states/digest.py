@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from stateat.sim.tokens import EMPTY, Fingerprint, Tokens, append
 
 
-class Digest:
+class DigestFamily:
     """The fingerprint family."""
 
     name = "digest"
@@ -20,7 +20,7 @@ class Digest:
         return EMPTY
 
     def advance(self, state: Fingerprint, tokens: Tokens, start: int, end: int, drafts: Sequence[int]) -> Fingerprint:
-        """After tokens [start, end) of the stream, and then ``drafts``."""
+        """State after tokens [start, end) of the stream, and then ``drafts``."""
         if end > start:
             state = tokens.advance(state, start, end)
         for draft in drafts:

@@ -10,12 +10,12 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from stateat.kernels.families import FAMILIES
-from stateat.oracle.states.digest import Digest
+from stateat.oracle.states.digest import DigestFamily
 from stateat.oracle.states.numeric import Arithmetic, Numeric
 from stateat.sim.tokens import Tokens
 
 
-class Family(Protocol):
+class StateFamily(Protocol):
     """State family. States are opaque to the auditor: it stores, advances and compares them."""
 
     @property
@@ -41,12 +41,12 @@ class Family(Protocol):
 FLOAT32 = Arithmetic()
 
 
-def family(state: str, how: Arithmetic = FLOAT32) -> Family:
+def family(state: str, how: Arithmetic = FLOAT32) -> StateFamily:
     """Return the family that ``FAMILY`` or ``FAMILY:PRESET`` names.
 
     KeyError or ValueError for names that do not exist, ValueError for a backend or device that is not here.
     """
     name, _, preset = state.partition(":")
-    if name == Digest.name:
-        return Digest()
+    if name == DigestFamily.name:
+        return DigestFamily()
     return Numeric(FAMILIES[name], replace(how, preset=preset or how.preset))

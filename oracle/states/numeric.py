@@ -15,11 +15,11 @@ from stateat.kernels.families import Family, shape
 from stateat.kernels.rounding import round_state
 from stateat.kernels.shapes import Shape
 from stateat.kernels.work import State, Work
-from stateat.oracle.states.digest import Digest
+from stateat.oracle.states.digest import DigestFamily
 from stateat.oracle.states.lazy import LazyState, Recipe
 from stateat.sim.tokens import EMPTY, MASK, Tokens
 
-_DIGEST = Digest()
+_DIGEST = DigestFamily()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Arithmetic:
     """A model's widths (:data:`stateat.kernels.families.FAMILIES`), ``*N`` for N layers."""
     dtype: str = "float32"
     """Dtype in which a state is stored between chunks: ``float32``, ``bfloat16`` or ``float16``; ``ring`` has none."""
-    kernel: str = "sequential"
+    form: str = "sequential"
     """``sequential``: float32 bits do not depend on the split; ``chunked``, as prefill kernels: they do."""
     rounding: str = "nearest"
     """``nearest``, or ``stochastic`` from the scenario's seed."""
@@ -47,7 +47,7 @@ class Numeric:
         self.how = how
         self.shape: Shape = shape(self.name, how.preset)
         self.backend, self.device = choose(how.backend, how.device, self.name)
-        if how.kernel == "chunked" and self.backend == "numpy":
+        if how.form == "chunked" and self.backend == "numpy":
             raise Unavailable(
                 f"kernel chunked of {self.name} needs torch or Triton, found numpy (backend {how.backend}); "
                 f"torch comes with {INSTALL}"
@@ -65,7 +65,7 @@ class Numeric:
         return LazyState(EMPTY, None)
 
     def advance(self, state: LazyState, tokens: Tokens, start: int, end: int, drafts: Sequence[int]) -> LazyState:
-        """After tokens [start, end) of the stream, and then ``drafts``."""
+        """State after tokens [start, end) of the stream, and then ``drafts``."""
         print = _DIGEST.advance(state.print, tokens, start, end, drafts)
         if end <= start and not drafts:
             return LazyState(print, state.recipe)
@@ -100,11 +100,11 @@ class Numeric:
     @property
     def merges(self) -> bool:
         """True if a run of writes has the bits of one write of all their tokens."""
-        return self.family.exact or (self.how.dtype == "float32" and self.how.kernel == "sequential")
+        return self.family.exact or (self.how.dtype == "float32" and self.how.form == "sequential")
 
     def launch(self, works: Sequence[Work]) -> list[list[State]]:
         """The states of many requests at once, not yet rounded."""
-        how = {"backend": self.backend, "device": self.device, "form": self.how.kernel}
+        how = {"backend": self.backend, "device": self.device, "form": self.how.form}
         return states_at(self.shape, works, chunk=self.family.chunk_tokens or 1, **how) if works else []
 
     def stored(self, state: State, mark: int) -> State:

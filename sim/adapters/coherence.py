@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stateat.sim.adapters.heard import ANY, KINDS, MODES, Heard, Impossible, Life, Row
-from stateat.sim.adapters.log_options import faults
+from stateat.sim.adapters.heard import ANY, Heard, Impossible, Life, PendingChunk
+from stateat.sim.adapters.log_options import faults, faults_of_groups
 from stateat.sim.events import NULL, CopyKind, Group, Refusal, Withdrawal
 from stateat.sim.tokens import Segments, Spans
 
@@ -33,22 +33,8 @@ class Coherence(Heard):
         self.recurrent = [i for i, group in enumerate(groups) if group.recurrent]
         self._check(bool(groups), "run.groups", [], "one group or more")
         self._check(num_speculative_tokens >= 0, "run.num_speculative_tokens", num_speculative_tokens, "0 or more")
-        names = [group.name for group in groups]
-        for i, group in enumerate(groups):
-            where = f"run.groups[{i}]"
-            self._check(group.kind in KINDS, f"{where}.kind", group.kind, " or ".join(KINDS))
-            self._check(
-                group.mamba_cache_mode in MODES, f"{where}.mamba_cache_mode", group.mamba_cache_mode, " or ".join(MODES)
-            )
-            self._check(names.index(group.name) == i, f"{where}.name", group.name, "a name of its own")
-            unit = options["hash_unit"]
-            cached = group.prefix_cacheable and options["enable_prefix_caching"]
-            if cached and group.block_size % unit:
-                self._check(False, f"{where}.block_size", group.block_size, f"a multiple of hash_unit ({unit})")
-            self._check(
-                group.sliding_window >= 0 and not (group.recurrent and group.sliding_window),
-                f"{where}.sliding_window", group.sliding_window, "0 or more, of attention alone",
-            )  # fmt: skip
+        for key, found, allowed in faults_of_groups(groups, options):
+            self._check(False, f"run.groups{key}", found, allowed)
         self.num_blocks = options.get("num_blocks")
         self.depth = options.get("max_concurrent_batches", 1)
         self.cap = options["max_num_batched_tokens"]
@@ -126,7 +112,7 @@ class Coherence(Heard):
                     raise error
         self._open, self._time = False, time_us
 
-    def _run_through(self, kind: str, request: str, row: Row) -> None:
+    def _run_through(self, kind: str, request: str, row: PendingChunk) -> None:
         """All that comes of a row is told before."""
         for group in sorted(row.left):
             self._check(False, kind, None, f"an advance of {request} in group {group} before, as its chunk says")
@@ -363,7 +349,9 @@ class Coherence(Heard):
             right = start + sum(accepted[:-1]) + steps + drafts
             self._check(end == right, "chunk.end", end, f"{right}, as start, accepted and drafts say")
             most = sum(accepted) + steps
-            self._quiet[request] = Row(start, end, drafts, drafts, steps, life.era, True, most, set(self.recurrent))
+            self._quiet[request] = PendingChunk(
+                start, end, drafts, drafts, steps, life.era, True, most, set(self.recurrent)
+            )
             return
         self._check(not accepted, "chunk.accepted", list(accepted), "none without steps")
         batch = self._batches.setdefault(self._step, {})
@@ -381,7 +369,9 @@ class Coherence(Heard):
             column = (end - 1) // self.groups[group].block_size
             if column not in life.tables.get(group, {}):
                 self._lacks("allocate", "chunk.end", end, f"where group {group} has a block: column {column} has none")
-        batch[request] = Row(start, end, drafts, run, 0, life.era, emits and not flying, most, set(self.recurrent))
+        batch[request] = PendingChunk(
+            start, end, drafts, run, 0, life.era, emits and not flying, most, set(self.recurrent)
+        )
         life.covered = max(life.covered, self._step)
 
     def seed(self, request: str, group: int, column: int, width: int, slot: int) -> None:
@@ -462,7 +452,7 @@ class Coherence(Heard):
         ends = any(offset == end for offset, _ in writes) or not self._lives[request].tables.get(group, {}).get(column)
         self._check(ends, "advance.writes", list(map(list, writes)), f"one at {end}, where the chunk ends")
 
-    def _row(self, kind: str, request: str) -> Row:
+    def _row(self, kind: str, request: str) -> PendingChunk:
         """The row of a request in the step that runs now."""
         row = self._batches.get(self._runs, {}).get(request)
         if row is None:

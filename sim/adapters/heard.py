@@ -19,12 +19,10 @@ WITHOUT = {
 """Events that a log may lack, and what is not asked then."""
 
 
-KINDS = ("full-attention", "recurrent")
-MODES = ("align", "all")
 STATES = {"waiting": "waits", "running": "runs", "gone": "has ended"}
-"""Where a request is, in words."""
+"""Place of a request, with its verb."""
 ANY = tuple(STATES)
-"""Also one that has ended: steps in flight may tell of it."""
+"""Any place, the end too: steps in flight may tell of it."""
 
 
 class Impossible(ValueError):
@@ -36,7 +34,7 @@ class Impossible(ValueError):
 
 
 @dataclass(slots=True)
-class Row:
+class PendingChunk:
     """A chunk, until its step is over."""
 
     start: int
@@ -83,9 +81,9 @@ class Life:
     released: set[tuple[int, int]] = field(default_factory=set)
     """(group, slot) of what it let go of."""
     sources: dict[int, int] = field(default_factory=dict)
-    """By recurrent group: the slot from which it is to start, until it has read that."""
+    """Slot by recurrent group from which the request is to start, until it has read that."""
     tables: dict[int, dict[int, int]] = field(default_factory=dict)
-    """By recurrent group: the slots of its columns."""
+    """Slots of the columns by recurrent group."""
 
     @property
     def known(self) -> int:
@@ -122,7 +120,7 @@ class Heard(Observer):
         self._told: dict[str, None] = {}
         """Optional events that this log has."""
         self._lacking: dict[str, Impossible] = {}
-        """By such an event: the first that would have needed it."""
+        """Events that a log lacks, each with the first that would have needed it."""
         self._step = -1
         self._open = False
         """True if a step has begun and not ended."""
@@ -132,9 +130,9 @@ class Heard(Observer):
         self._time = 0
         self._arrived = 0
         self._budget: int | None = None
-        self._batches: dict[int, dict[str, Row]] = {}
-        """By step: the rows that were decided and are not over."""
-        self._quiet: dict[str, Row] = {}
+        self._batches: dict[int, dict[str, PendingChunk]] = {}
+        """Rows by step: those that were decided and are not over."""
+        self._quiet: dict[str, PendingChunk] = {}
         """Runs of decode steps that are being told."""
         self._claims: dict[tuple[int, int], dict[bytes, int]] = {}
         """(group, slot) -> hashes, with their offsets."""

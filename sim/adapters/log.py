@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import MISSING, asdict, fields
+from dataclasses import asdict, fields
+from functools import cache
+from inspect import Parameter
 from pathlib import Path
 from types import UnionType
 from typing import Any, TextIO, Union, get_args, get_origin, get_type_hints
 
 from stateat.sim.errors import InputError
-from stateat.sim.events import EVENTS, SCHEMAS, SINCE, Group, Observer, Run
+from stateat.sim.events import EVENTS, SCHEMAS, SINCE, Event, Group, Observer
 from stateat.sim.inputs import open_lines, shown
 from stateat.sim.printable import short
 
@@ -25,8 +27,8 @@ class Recorder(Observer):
     """Writes each event that it hears as a line."""
 
     def __init__(self, stream: TextIO) -> None:
-        for name, event in EVENTS.items():
-            setattr(self, name, _writer(stream, name, [f.name for f in fields(event)]))
+        for name, arguments in EVENTS.items():
+            setattr(self, name, _writer(stream, name, [argument.name for argument in arguments]))
 
 
 def _writer(stream: TextIO, name: str, keys: Sequence[str]) -> Any:
@@ -47,12 +49,12 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"an event holds a {type(value).__name__}")
 
 
-def read(path: Path) -> Iterator[Any]:
+def read(path: Path) -> Iterator[Event]:
     """The events of a log. Raises InputError that names the file, the line and what is wrong with it."""
     return (event for _, event in numbered(path))
 
 
-def numbered(path: Path) -> Iterator[tuple[int, Any]]:
+def numbered(path: Path) -> Iterator[tuple[int, Event]]:
     """The events of a log, each with its line. Raises InputError as :func:`read` does."""
     schema = ""
     with open_lines(path) as lines:
@@ -60,16 +62,16 @@ def numbered(path: Path) -> Iterator[tuple[int, Any]]:
             if not line.strip():
                 continue
             event = _event(f"{path}:{number}", line, schema)
-            if isinstance(event, Run):
-                schema = event.schema
+            if event.name == "run":
+                schema, *_ = event.values
             elif not schema:
-                raise InputError(f"{path}:{number}: event: found {type(event).__name__.lower()}, allowed: run")
+                raise InputError(f"{path}:{number}: event: found {event.name}, allowed: run")
             yield number, event
     if not schema:
         raise InputError(f"{path}: an empty log, allowed are lines such as the ones that --log writes")
 
 
-def _event(where: str, line: str, schema: str) -> Any:
+def _event(where: str, line: str, schema: str) -> Event:
     """The event of a line; ``schema``: that of the run that it belongs to, '' before the first."""
     try:
         data = json.loads(line, object_pairs_hook=_object)
@@ -80,18 +82,24 @@ def _event(where: str, line: str, schema: str) -> Any:
     if not isinstance(data, dict):
         raise InputError(f"{where}: found {type(data).__name__}, allowed is an object")
     name = data.pop("event", None)
-    event = EVENTS.get(name) if isinstance(name, str) else None
     allowed = [name for name in EVENTS if not schema or schema >= SINCE.get(name, "")]
-    if event is None or name not in allowed:
+    if name not in allowed:
         raise InputError(f"{where}: event: found {shown(name)}, allowed: {', '.join(allowed)}")
     if name == "run" and data.get("schema") not in SCHEMAS:
         raise InputError(f"{where}: schema: found {shown(data.get('schema'))}, allowed: {', '.join(SCHEMAS)}")
-    known = {f.name for f in fields(event)}
-    needed = {f.name for f in fields(event) if f.default is MISSING}
-    for key in sorted((needed - set(data)) | (set(data) - known)):
-        raise InputError(f"{where}: {name}.{short(key)}: {'missing' if key in known else 'an unknown key'}")
-    hints = get_type_hints(event)
-    return event(**{key: _value(f"{where}: {name}.{key}", hints[key], value) for key, value in data.items()})
+    defaults = {argument.name: argument.default for argument in EVENTS[name]}
+    needed = {key for key, default in defaults.items() if default is Parameter.empty}
+    for key in sorted((needed - set(data)) | (set(data) - set(defaults))):
+        raise InputError(f"{where}: {name}.{short(key)}: {'missing' if key in defaults else 'an unknown key'}")
+    types = _types(name)
+    given = {key: _value(f"{where}: {name}.{key}", types[key], value) for key, value in data.items()}
+    return Event(name, tuple((defaults | given).values()))
+
+
+@cache
+def _types(name: str) -> dict[str, Any]:
+    """Types of an event's fields."""
+    return get_type_hints(getattr(Observer, name))
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -113,8 +121,8 @@ def _value(where: str, hint: Any, value: Any) -> Any:
     origin, args = get_origin(hint), get_args(hint)
     if origin in (UnionType, Union):
         return None if value is None else _value(where, args[0], value)
-    if origin is tuple and isinstance(value, list):
-        if len(args) == 2 and args[1] is Ellipsis:
+    if origin in (tuple, Sequence) and isinstance(value, list):
+        if origin is Sequence or args[1:] == (Ellipsis,):
             return tuple(_value(f"{where}[{i}]", args[0], item) for i, item in enumerate(value))
         if len(args) == len(value):
             return tuple(

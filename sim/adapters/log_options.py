@@ -1,13 +1,17 @@
-"""Options in the ``run`` event of a log: those that are read, and their allowed values."""
+"""Options and groups in the ``run`` event of a log: those that are read, and their allowed values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from stateat.kernels.families import DTYPES, FORMS, ROUNDINGS
 from stateat.sim.adapters.log import INTEGERS
-from stateat.sim.scenario.truth import Truth, wrong
+from stateat.sim.events import Group
+from stateat.sim.scenario.truth import DIGEST, changed, wrong
+
+KINDS = ("full-attention", "recurrent")
+MODES = ("align", "all")
 
 
 class Option(NamedTuple):
@@ -40,7 +44,7 @@ def _oracle(value: Any) -> bool:
         _texts(value)
         and "state" in value
         and all(key == "state" or text in names.get(key, ()) for key, text in value.items())
-        and wrong(Truth(**value), True) is None
+        and wrong(changed(DIGEST, value), True) is None
     )
 
 
@@ -74,3 +78,20 @@ def faults(options: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:
                 yield name, "nothing", option.allowed
         elif not option.accepts(options[name]):
             yield name, options[name], option.allowed
+
+
+def faults_of_groups(groups: Sequence[Group], options: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:
+    """Problems with the groups, beside faultless options: index and key, what was found, what is allowed."""
+    names = [group.name for group in groups]
+    unit = options["hash_unit"]
+    for i, group in enumerate(groups):
+        if group.kind not in KINDS:
+            yield f"[{i}].kind", group.kind, " or ".join(KINDS)
+        if group.mamba_cache_mode not in MODES:
+            yield f"[{i}].mamba_cache_mode", group.mamba_cache_mode, " or ".join(MODES)
+        if names.index(group.name) != i:
+            yield f"[{i}].name", group.name, "a name of its own"
+        if group.prefix_cacheable and options["enable_prefix_caching"] and group.block_size % unit:
+            yield f"[{i}].block_size", group.block_size, f"a multiple of hash_unit ({unit})"
+        if group.sliding_window < 0 or (group.recurrent and group.sliding_window):
+            yield f"[{i}].sliding_window", group.sliding_window, "0 or more, of attention alone"

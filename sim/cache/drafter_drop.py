@@ -1,4 +1,4 @@
-"""What a look-ahead drafter gives up: its state at a block's end depends on the token behind it."""
+"""Drop: the part of a hit that a look-ahead drafter gives up, since its state depends on the token behind the block."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def everyone(groups: Sequence[Group]) -> Collection[int]:
 
 @dataclass(frozen=True, slots=True)
 class DrafterDrop:
-    """How a release guards a drafter against what a hash does not cover."""
+    """Guard of a release for a drafter, against tokens that a hash does not cover."""
 
     drops: bool
-    """It gives up the last block of a hit, or the last hash unit where hits are finer."""
+    """True if the drafter gives up the last block of a hit, or the last hash unit where hits are finer."""
     optional: bool = False
     """``speculative.block_drop`` can turn that off."""
     past_the_end: bool = False

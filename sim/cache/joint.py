@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from stateat.sim.cache.lookup import Found, Geometry, Hit, family_hit, intersection
+from stateat.sim.cache.lookup import Found, Hit, Sizes, family_hit, intersection
 from stateat.sim.cache.pool import BlockPool
 from stateat.sim.rules.answers import count, counts
 from stateat.sim.rules.record import Argument, Rule, Signature, Standing, Value
 
 
 def minimum(
-    pool: BlockPool, geo: Geometry, hashes: Sequence[bytes], num_groups: int, limit: int, known: int | None = None
+    pool: BlockPool, geo: Sizes, hashes: Sequence[bytes], num_groups: int, limit: int, known: int | None = None
 ) -> Hit:
     """Return the shortest of the groups' own hits (vllm-ascend 11049).
 
@@ -28,7 +28,7 @@ def minimum(
 
 
 def maximum(
-    pool: BlockPool, geo: Geometry, hashes: Sequence[bytes], num_groups: int, limit: int, known: int | None = None
+    pool: BlockPool, geo: Sizes, hashes: Sequence[bytes], num_groups: int, limit: int, known: int | None = None
 ) -> Hit:
     """Return the longest of the groups' own hits (vLLM issue 46453): the others have less than that."""
     own = _own(pool, geo, hashes, limit, limit if known is None else known)
@@ -36,7 +36,7 @@ def maximum(
 
 
 def per_group(
-    pool: BlockPool, geo: Geometry, hashes: Sequence[bytes], num_groups: int, limit: int, known: int | None = None
+    pool: BlockPool, geo: Sizes, hashes: Sequence[bytes], num_groups: int, limit: int, known: int | None = None
 ) -> Hit:
     """Let each group keep its own hit, and start the request where attention's ends (vLLM PR 50344's lookup for a
     connector that brings the missing states; here none does).
@@ -50,7 +50,7 @@ def per_group(
     return _joined(geo, own, num_groups, dense)
 
 
-def _own(pool: BlockPool, geo: Geometry, hashes: Sequence[bytes], limit: int, known: int) -> list[Found]:
+def _own(pool: BlockPool, geo: Sizes, hashes: Sequence[bytes], limit: int, known: int) -> list[Found]:
     """Return what each family has, whatever the others have."""
     return [family_hit(pool, geo, family, hashes, limit, limit, known, family.drops) for family in geo.families]
 
@@ -59,7 +59,7 @@ def _least(own: Iterable[Found]) -> int:
     return min((new for _, new in own), default=0)
 
 
-def _joined(geo: Geometry, own: Sequence[Found], num_groups: int, tokens: int) -> Hit:
+def _joined(geo: Sizes, own: Sequence[Found], num_groups: int, tokens: int) -> Hit:
     """Cut the groups' blocks to a joint length; a group that has less keeps what it has."""
     blocks: list[list[int]] = [[] for _ in range(num_groups)]
     lengths = [0] * num_groups

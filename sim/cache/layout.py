@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from stateat.sim.cache.groups import AllModeCache, AttentionCache, Place, RecurrentCache, Table
 from stateat.sim.cache.ledger import Ledger
-from stateat.sim.cache.lookup import Geometry, geometry
+from stateat.sim.cache.lookup import Sizes, geometry
 from stateat.sim.cache.pool import BlockPool
 from stateat.sim.cache.request import CacheRequest
 from stateat.sim.cache.rules import CacheRules
@@ -25,7 +25,7 @@ class Layout:
 
     options: Options
     rules: CacheRules
-    geometry: Geometry
+    geometry: Sizes
     pool: BlockPool
     ledger: Ledger
     managers: tuple[Manager, ...]

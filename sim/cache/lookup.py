@@ -13,7 +13,7 @@ from stateat.sim.rules.partial_hits import PARTIAL_HITS_WHEN
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class GroupSet:
     """Groups of one kind and block size: looked up together, a hit must be in all of them."""
 
     recurrent: bool
@@ -31,10 +31,10 @@ class Family:
 
 
 @dataclass(frozen=True, slots=True)
-class Geometry:
+class Sizes:
     """Sizes in tokens that a lookup needs."""
 
-    families: tuple[Family, ...]
+    families: tuple[GroupSet, ...]
     """Attention first: its hits are downward-closed, and bound the others'."""
     hash_unit: int
     alignment: int
@@ -64,10 +64,10 @@ class Hit(NamedTuple):
 Found = tuple[list[list[int]], int]
 """The blocks of each group of a family, and the tokens that they stand for."""
 
-StateSearch = Callable[[BlockPool, Geometry, Family, Sequence[bytes], int, int], Found]
+StateSearch = Callable[[BlockPool, Sizes, GroupSet, Sequence[bytes], int, int], Found]
 """(pool, geometry, family, hashes, candidate length, tokens whose hash is known)"""
 
-Lookup = Callable[[BlockPool, Geometry, Sequence[bytes], int, int, int], Hit]
+Lookup = Callable[[BlockPool, Sizes, Sequence[bytes], int, int, int], Hit]
 """(pool, geometry, hashes of the request's units, number of groups, most tokens to hit, tokens whose hash is known)"""
 
 
@@ -83,7 +83,7 @@ def geometry(
     scope: Collection[int] | None = None,
     states: StateSearch | None = None,
     fine: bool | None = None,
-) -> Geometry:
+) -> Sizes:
     """Return the families of the options' groups, and the sizes that a lookup needs.
 
     ``drops``: a look-ahead drafter gives something up, of the groups in ``scope``. ``fine``: hits are finer than a
@@ -95,12 +95,12 @@ def geometry(
         if group.prefix_cacheable:
             members.setdefault((group.recurrent, group.block_size, group.sliding_window), []).append(i)
     families = [
-        Family(recurrent, size, tuple(groups), drops and not eagle.isdisjoint(groups), window)
+        GroupSet(recurrent, size, tuple(groups), drops and not eagle.isdisjoint(groups), window)
         for (recurrent, size, window), groups in members.items()
     ]
     families.sort(key=lambda f: not f.dense)
     fine = PARTIAL_HITS_WHEN["cacheable-groups"].on(options) if fine is None else fine
-    return Geometry(
+    return Sizes(
         tuple(families),
         options.hash_unit,
         options.hash_unit if fine else options.scheduler_block_size,
@@ -112,7 +112,7 @@ def geometry(
 
 def intersection(
     pool: BlockPool,
-    geo: Geometry,
+    geo: Sizes,
     hashes: Sequence[bytes],
     num_groups: int,
     limit: int,
@@ -163,8 +163,8 @@ def intersection(
 
 def family_hit(
     pool: BlockPool,
-    geo: Geometry,
-    family: Family,
+    geo: Sizes,
+    family: GroupSet,
     hashes: Sequence[bytes],
     candidate: int,
     limit: int,
@@ -183,13 +183,13 @@ def family_hit(
     return _dense_hit(pool, geo, family, hashes, reach, drop)
 
 
-def margin(geo: Geometry, family: Family) -> int:
+def margin(geo: Sizes, family: GroupSet) -> int:
     """Return how far (tokens) a family looks past the candidate, so that what it drops lands back on it."""
     fine = geo.fine and not family.window
     return geo.hash_unit if fine and family.block_size > geo.hash_unit else family.block_size
 
 
-def _joint(pool: BlockPool, family: Family, key: bytes) -> list[int] | None:
+def _joint(pool: BlockPool, family: GroupSet, key: bytes) -> list[int] | None:
     """Return the block under this hash in each group of a family, or None."""
     found = []
     for group in family.groups:
@@ -200,9 +200,7 @@ def _joint(pool: BlockPool, family: Family, key: bytes) -> list[int] | None:
     return found
 
 
-def _dense_hit(
-    pool: BlockPool, geo: Geometry, family: Family, hashes: Sequence[bytes], limit: int, drop: bool
-) -> Found:
+def _dense_hit(pool: BlockPool, geo: Sizes, family: GroupSet, hashes: Sequence[bytes], limit: int, drop: bool) -> Found:
     """Find full blocks from the left while they are there, then (fine hits) the longest tail inside the next one."""
     size, unit = family.block_size, geo.hash_unit
     scale = size // unit
@@ -234,7 +232,7 @@ def window_blocks(window: int, block_size: int, drops: bool) -> int:
 
 
 def _window_hit(
-    pool: BlockPool, geo: Geometry, family: Family, hashes: Sequence[bytes], limit: int, drop: bool
+    pool: BlockPool, geo: Sizes, family: GroupSet, hashes: Sequence[bytes], limit: int, drop: bool
 ) -> Found:
     """Find the rightmost row of as many blocks as a window reaches back to, or what there is of one from the start."""
     size, align = family.block_size, geo.alignment
@@ -262,7 +260,7 @@ def _window_hit(
     return [[ids[g] for ids in (b or nulls for b in table[:end])] for g in range(len(family.groups))], end * size
 
 
-def state_hit(pool: BlockPool, geo: Geometry, family: Family, hashes: Sequence[bytes], limit: int) -> Found:
+def state_hit(pool: BlockPool, geo: Sizes, family: GroupSet, hashes: Sequence[bytes], limit: int) -> Found:
     """Find the rightmost published state at or below the limit; the columns before it are null."""
     size, unit = family.block_size, geo.hash_unit
     stride = unit if geo.alignment < size and size % geo.alignment == 0 else size

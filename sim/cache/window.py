@@ -12,7 +12,7 @@ from stateat.sim.rules.record import Rule, Standing, Value, When
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class WindowRow:
     """Blocks that a hit needs before its end, and the one behind that a drafter looks at and drops."""
 
     size: int
@@ -51,9 +51,9 @@ class WindowPublishing:
     fine: bool = False
     """Hits may end inside a scheduler block, where they are finer than one (0.29)."""
 
-    def row(self, size: int, window: int, drops: bool) -> Row:
+    def row(self, size: int, window: int, drops: bool) -> WindowRow:
         """Return what a hit needs of blocks of ``size`` tokens."""
-        return Row(size, window_blocks(window, size, drops), int(drops and self.shifted))
+        return WindowRow(size, window_blocks(window, size, drops), int(drops and self.shifted))
 
 
 WINDOW_PUBLISHING: Rule[WindowPublishing] = Rule(
@@ -85,7 +85,7 @@ WINDOW_PUBLISHING: Rule[WindowPublishing] = Rule(
 class WindowCache(AttentionCache):
     """Sliding-window attention: blocks before the window are freed, and need not be there to hit."""
 
-    def __init__(self, place: Place, *, window: int, row: Row, most_tokens: int) -> None:
+    def __init__(self, place: Place, *, window: int, row: WindowRow, most_tokens: int) -> None:
         """``window``: tokens that its layers attend to. ``row``: the blocks that a hit needs. ``most_tokens``: those of
         a window and a step."""
         super().__init__(place)

@@ -30,10 +30,10 @@ def audit(log: Path, truth: Mapping[str, str], json_path: Path | None, verbose: 
     from stateat.sim.report.terminal.table import print_result
     from stateat.sim.run.simulate import audit as audit_log
     from stateat.sim.scenario.load import check_truth
-    from stateat.sim.scenario.truth import Truth
+    from stateat.sim.scenario.truth import DIGEST, changed
 
     if "state" in truth:
-        check_truth(Truth(**truth))
+        check_truth(changed(DIGEST, truth))
     check_outputs({"--json": json_path}, [log])
     result = audit_log(log, truth)
     print_result(result, console_on(stderr=str(json_path) == "-"), verbose)

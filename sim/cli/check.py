@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 SKIP = 125
-"""By which git bisect is told that a commit cannot be judged."""
+"""Exit code by which git bisect is told that a commit cannot be judged."""
 
 
 @dataclass(slots=True)
@@ -46,9 +46,9 @@ class _Sum:
     """Results for the JSON: those of scenarios that are to run."""
     seconds: dict[str, float] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
-    """By file, why it has no result."""
+    """Reasons, by file, why it has no result."""
     skipped: dict[str, str] = field(default_factory=dict)
-    """By file, what it needs that is not here."""
+    """Needs, by file, that are not here."""
 
     @property
     def judged(self) -> bool:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stateat.sim.explain.drift import Drift
     from stateat.sim.explain.explanation import Story
     from stateat.sim.explain.misses import Miss
-    from stateat.sim.explain.remedy import Value
+    from stateat.sim.explain.remedy import RuleValue
     from stateat.sim.run.result import Outcome
     from stateat.sim.scenario.load import Run, Scenario
 
@@ -35,7 +35,7 @@ class _Told:
     block: int
     story: Story
     drift: Drift | None
-    remedy: Sequence[Value] | None
+    remedy: Sequence[RuleValue] | None
     """Rule values that avoid it; None: not asked."""
 
     @property
@@ -131,8 +131,8 @@ def explain(
         _write_json(json_path, scenario.name, told, still, missed)
 
 
-_Still = tuple["Run", "Finding", "Sequence[Value] | None"]
-_Missed = tuple["Run", "Miss", "Mapping[Value, int] | None"]
+_Still = tuple["Run", "Finding", "Sequence[RuleValue] | None"]
+_Missed = tuple["Run", "Miss", "Mapping[RuleValue, int] | None"]
 
 
 def _standing_still(ran: Sequence[tuple[Run, Outcome]]) -> list[tuple[Run, Outcome, Finding]]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from stateat.sim.events import Finding
     from stateat.sim.explain.misses import Miss
-    from stateat.sim.explain.remedy import Search, Value
+    from stateat.sim.explain.remedy import RuleValue, Search
     from stateat.sim.run.result import Outcome
     from stateat.sim.scenario.load import Run
 
@@ -24,15 +24,15 @@ class Searches:
         self._off = off
         self._done: dict[tuple[str, str], Search] = {}
 
-    def avoiding(self, run: Run, outcome: Outcome, finding: Finding) -> Sequence[Value] | None:
+    def avoiding(self, run: Run, outcome: Outcome, finding: Finding) -> Sequence[RuleValue] | None:
         """The rule values that avoid a finding of this run; None where nobody wants to know."""
         return None if self._off else self._search(run).avoiding(finding, outcome)
 
-    def raising(self, run: Run, outcome: Outcome, miss: Miss) -> Mapping[Value, int] | None:
+    def raising(self, run: Run, outcome: Outcome, miss: Miss) -> Mapping[RuleValue, int] | None:
         """The rule values that give a request a hit, and its tokens; None where nobody wants to know."""
         return None if self._off else self._search(run).raising(miss.request, outcome)
 
-    def note(self, run: Run, found: Collection[Value] | None) -> str:
+    def note(self, run: Run, found: Collection[RuleValue] | None) -> str:
         """Return a note that the search of this run was cut short; '' where it was not."""
         if found is None or not (left := self._search(run).untried(found)):
             return ""
@@ -48,8 +48,8 @@ class Searches:
         return self._done[key]
 
 
-def _counted(values: Sequence[Value], name: str) -> Iterator[Value]:
-    """One by one, with how far it is on stderr."""
+def _counted(values: Sequence[RuleValue], name: str) -> Iterator[RuleValue]:
+    """Yield one by one, with how far it is on stderr."""
     from stateat.sim.report.terminal.progress import Progress
 
     with Progress(f"{name}: trying other rule values") as progress:
@@ -58,13 +58,13 @@ def _counted(values: Sequence[Value], name: str) -> Iterator[Value]:
             yield value
 
 
-def print_remedy(remedy: Sequence[Value] | None, note: str, console: Console) -> None:
+def print_remedy(remedy: Sequence[RuleValue] | None, note: str, console: Console) -> None:
     """The values that avoid a finding."""
     if remedy is not None:
         _print("avoided by  ", list(map(str, remedy)), note, console)
 
 
-def print_raised(raised: Mapping[Value, int] | None, note: str, console: Console) -> None:
+def print_raised(raised: Mapping[RuleValue, int] | None, note: str, console: Console) -> None:
     """The values that give a request a hit, with its tokens."""
     if raised is not None:
         _print("hit under  ", [f"{value}: {tokens:,}" for value, tokens in raised.items()], note, console)
@@ -79,15 +79,15 @@ def _print(label: str, values: Sequence[str], note: str, console: Console) -> No
     say(console, Text(f"  {label}{text}{note}"))
 
 
-def values(remedy: Sequence[Value] | None) -> list[dict[str, Any]] | None:
+def values(remedy: Sequence[RuleValue] | None) -> list[dict[str, Any]] | None:
     """The values that avoid a finding, as plain data."""
     return None if remedy is None else [_value(value) for value in remedy]
 
 
-def hits(raised: Mapping[Value, int] | None) -> list[dict[str, Any]] | None:
+def hits(raised: Mapping[RuleValue, int] | None) -> list[dict[str, Any]] | None:
     """The values that give a request a hit, as plain data."""
     return None if raised is None else [_value(value) | {"hit": tokens} for value, tokens in raised.items()]
 
 
-def _value(value: Value) -> dict[str, Any]:
+def _value(value: RuleValue) -> dict[str, Any]:
     return {"rule": value.rule, "value": value.name, "releases": value.releases}

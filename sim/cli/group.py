@@ -17,7 +17,7 @@ from stateat.sim.printable import readable_stderr
 from stateat.sim.signals import INTERRUPTED, last, raising
 
 
-class Entry(NamedTuple):
+class LazyCommand(NamedTuple):
     """A command that is not loaded yet."""
 
     place: str
@@ -26,10 +26,10 @@ class Entry(NamedTuple):
     """One line of the list of commands."""
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """Commands under headings, each loaded when it is called; our errors as one message, and near misses of names."""
 
-    def __init__(self, *, sections: Mapping[str, Mapping[str, Entry]], **more: Any) -> None:
+    def __init__(self, *, sections: Mapping[str, Mapping[str, LazyCommand]], **more: Any) -> None:
         super().__init__(**more)
         self.sections = sections
         self.entries = {name: entry for entries in sections.values() for name, entry in entries.items()}

@@ -11,40 +11,42 @@ from contextlib import suppress
 
 import click
 
-from stateat.sim.cli.group import Entry, Group
+from stateat.sim.cli.group import CommandGroup, LazyCommand
 
 _HERE = "stateat.sim.cli"
 SECTIONS = {
     "Run and check": {
-        "replay": Entry(f"{_HERE}.replay:replay", "Run scenarios; print what was found in each variant."),
-        "check": Entry(f"{_HERE}.check:check", "Compare scenarios with what they expect, for CI."),
+        "replay": LazyCommand(f"{_HERE}.replay:replay", "Run scenarios; print what was found in each variant."),
+        "check": LazyCommand(f"{_HERE}.check:check", "Compare scenarios with what they expect, for CI."),
     },
     "Explain": {
-        "explain": Entry(f"{_HERE}.explain:explain", "Tell why a slot is poisoned, or why nothing is hit."),
+        "explain": LazyCommand(f"{_HERE}.explain:explain", "Tell why a slot is poisoned, or why nothing is hit."),
     },
     "Explore": {
-        "sweep": Entry(f"{_HERE}.sweep:sweep", "Run a scenario at many points, under many seeds."),
+        "sweep": LazyCommand(f"{_HERE}.sweep:sweep", "Run a scenario at many points, under many seeds."),
     },
     "Your server": {
-        "geometry": Entry(f"{_HERE}.geometry:geometry", "Derive block sizes and bytes of a hybrid model."),
-        "audit": Entry(f"{_HERE}.audit:audit", "Check the invariants over a recorded event log."),
+        "geometry": LazyCommand(f"{_HERE}.geometry:geometry", "Derive block sizes and bytes of a hybrid model."),
+        "audit": LazyCommand(f"{_HERE}.audit:audit", "Check the invariants over a recorded event log."),
     },
     "Engines": {
-        "vllm": Entry(f"{_HERE}.vllm:vllm", "Install and list releases of vLLM as engines."),
-        "conform": Entry(f"{_HERE}.conform:conform", "Compare an engine with decisions of real releases."),
-        "doctor": Entry(f"{_HERE}.doctor:doctor", "Say what is installed, and what is missing."),
+        "vllm": LazyCommand(f"{_HERE}.vllm:vllm", "Install and list releases of vLLM as engines."),
+        "conform": LazyCommand(f"{_HERE}.conform:conform", "Compare an engine with decisions of real releases."),
+        "doctor": LazyCommand(f"{_HERE}.doctor:doctor", "Say what is installed, and what is missing."),
     },
     "Files": {
-        "list": Entry(f"{_HERE}.files:list_scenarios", "List scenario files, and what each says of itself."),
-        "new": Entry(f"{_HERE}.files:new", "Write a scenario file to start from."),
-        "schema": Entry(f"{_HERE}.files:schema", "Print the JSON Schema of scenario files."),
+        "list": LazyCommand(f"{_HERE}.files:list_scenarios", "List scenario files, and what each says of itself."),
+        "new": LazyCommand(f"{_HERE}.files:new", "Write a scenario file to start from."),
+        "schema": LazyCommand(f"{_HERE}.files:schema", "Print the JSON Schema of scenario files."),
     },
 }
 """All commands, under what people come for."""
 
 
 @click.group(
-    cls=Group, sections=SECTIONS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=CommandGroup,
+    sections=SECTIONS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(package_name="stateat", message="%(prog)s %(version)s")
 def main() -> None:

@@ -143,7 +143,7 @@ class _Studio:
     fleet: Fleet
     recorder: Observer | None = None
     stream: TextIO | None = None
-    """Where the recorder writes."""
+    """File that the recorder writes."""
     timelines: dict[tuple[str, str], Timeline] = field(default_factory=dict)
     traces: dict[tuple[str, str], Any] = field(default_factory=dict)
 
@@ -240,7 +240,7 @@ class _Studio:
 
 
 def _hopeless(run: Run, outcome: Outcome) -> str:
-    """Why nothing was hit, where prompts are too short for the cache: it is not broken."""
+    """Return why nothing was hit, where prompts are too short for the cache: it is not broken."""
     from stateat.sim.explain.shortest import shortest_repeat
 
     if not run.options.recurrent or outcome.requests < 2 or outcome.restores:

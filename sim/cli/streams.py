@@ -21,7 +21,7 @@ class Standard(io.RawIOBase):
         super().__init__()
         self.below = below
         self.lost: OSError | None = None if below is not None else OSError(errno.EBADF, "closed")
-        """Why something was dropped."""
+        """Reason why something was dropped."""
 
     def writable(self) -> bool:
         return True
@@ -73,7 +73,7 @@ def standard() -> Iterator[None]:
 
 
 def lost(stream: TextIO | None) -> OSError | None:
-    """Why something that was written to a stream did not arrive."""
+    """Reason why something that was written to a stream did not arrive."""
     raw = _raw(stream)
     if raw is None:
         return None

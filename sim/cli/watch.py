@@ -22,9 +22,9 @@ from stateat.sim.errors import Stopped, exit_code
 from stateat.sim.printable import one_line
 
 STAY_S = 0.8
-"""How long a child may take to end once all is written."""
+"""Seconds that a child may take to end once all is written."""
 REACT_S = 0.5
-"""How long it has to hear a signal by itself (a terminal, or ``timeout``, sends it to both) before it is passed on."""
+"""Seconds to hear a signal by itself (a terminal, or ``timeout``, sends it to both) before it is passed on."""
 LOOK_S = 0.02
 _NAMED = 1024
 """Bytes of the name of the rule that was called last."""

@@ -62,7 +62,7 @@ class Config(TypedDict, total=False):
 
 
 @with_config(ConfigDict(extra="forbid"))
-class Request(TypedDict):
+class RecordedRequest(TypedDict):
     """Request, and how many of its drafts are accepted, verification by verification, in turn."""
 
     id: Annotated[str, Field(min_length=1)]
@@ -72,15 +72,15 @@ class Request(TypedDict):
     accepted: NotRequired[Annotated[list[Count], Field(min_length=1)]]
 
 
-class Scenario(TypedDict):
+class RecordedScenario(TypedDict):
     """Scenario that was run: a configuration and its requests."""
 
     config: Config
-    requests: list[Request]
+    requests: list[RecordedRequest]
     id: NotRequired[str]
 
 
-class Step(TypedDict):
+class RecordedStep(TypedDict):
     """Step ``n``: (request, start, end, drafts) of each chunk, and who was preempted."""
 
     n: Count
@@ -88,18 +88,18 @@ class Step(TypedDict):
     preempted: list[str]
 
 
-class Boundaries(TypedDict):
+class RecordedBoundaries(TypedDict):
     """Boundaries of a request: those without a state (null), and those with one."""
 
     null: list[Any]
     materialized: list[Any]
 
 
-class Result(TypedDict):
+class RecordedDecisions(TypedDict):
     """Decisions of a release: the fields that are compared."""
 
     status: Literal["ok"]
-    steps: list[Step]
+    steps: list[RecordedStep]
     hits: dict[str, Annotated[list[Int], Field(min_length=1)]]
     deferred: list[tuple[Int, str]]
     claims: list[tuple[Int, str, Int, Int, Int]]
@@ -109,14 +109,14 @@ class Result(TypedDict):
     poisoned: list[tuple[Int, str, Int, Int, Int | None, Int]]
     wrong_resumes: list[Any]
     wrong_reads: list[Any]
-    boundaries: dict[str, Boundaries]
+    boundaries: dict[str, RecordedBoundaries]
     finished: dict[str, Int]
     livelock: Bool
     free_blocks_end: Int
     truncated: NotRequired[Bool]
 
 
-_SCENARIO, _RESULT = TypeAdapter(Scenario), TypeAdapter(Result)
+_SCENARIO, _RESULT = TypeAdapter(RecordedScenario), TypeAdapter(RecordedDecisions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class Recording:
     config: Mapping[str, Any]
     requests: Sequence[Mapping[str, Any]]
     result: Mapping[str, Any]
-    """Decisions (:class:`Result`), or a ``status`` alone if the release does not run this."""
+    """Decisions (:class:`RecordedDecisions`), or a ``status`` alone if the release does not run this."""
 
 
 def read(path: Path, releases: Sequence[str] = ()) -> list[Recording]:
@@ -200,7 +200,7 @@ def _checked(path: Path, where: str, adapter: TypeAdapter[Any], value: Any) -> A
         raise InputError(f"{path}: {place}: found {found}: {first['msg']}{more}") from None
 
 
-def _check_scenario(path: Path, scenario: Scenario) -> None:
+def _check_scenario(path: Path, scenario: RecordedScenario) -> None:
     config = scenario["config"]
     attention, mamba = config.get("attention_block_size", 16), config.get("mamba_block_size", 1600)
     unit = config.get("hash_block_size")

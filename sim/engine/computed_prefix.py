@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from stateat.sim.cache.interface import Beyond, Cache
 from stateat.sim.cache.lookup import Hit
-
-if TYPE_CHECKING:
-    from stateat.sim.engine.request import Request
-    from stateat.sim.rules.load_failure import LoadFailure
+from stateat.sim.engine.request import Request
+from stateat.sim.rules.load_failure import LoadFailure
 
 
 class ComputedPrefix(NamedTuple):

@@ -6,13 +6,9 @@ has not passed it, and after that until the room is needed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from stateat.sim.engine.items import Item
+from stateat.sim.engine.request import Request
 from stateat.sim.releases.policy import Policy
-
-if TYPE_CHECKING:
-    from stateat.sim.engine.request import Request
 
 
 class Encoder:

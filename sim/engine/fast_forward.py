@@ -10,16 +10,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stateat.sim.cache.interface import Cache
+from stateat.sim.engine.request import Request
+from stateat.sim.events import Observer
 from stateat.sim.worker.worker import Row, Worker
-
-if TYPE_CHECKING:
-    from stateat.sim.cache.interface import Cache
-    from stateat.sim.engine.request import Request
-    from stateat.sim.events import Observer
 
 NEVER = 1 << 62
 WORTHWHILE_STEPS = 2

@@ -16,7 +16,7 @@ from stateat.sim.workload import Arrival
 from stateat.sim.workload.streams import stream
 
 
-class Acceptance:
+class RightDrafts:
     """Right drafts of each proposal of one request: a cycle, or draws from a seeded generator."""
 
     __slots__ = ("_draw", "_emitted")
@@ -102,7 +102,7 @@ class Request:
         num_drafts = options.speculative.num_speculative_tokens
         outputs = self.max_outputs + num_drafts + 1
         self.tokens = Tokens.generate(arrival.segments, arrival.index, outputs, arrival.encoder)
-        self.acceptance = Acceptance(options.speculative, arrival.accepted_drafts, seed, arrival.id)
+        self.acceptance = RightDrafts(options.speculative, arrival.accepted_drafts, seed, arrival.id)
         self.external = arrival.external
         self.items = items_of(arrival.encoder, self.tokens)
         """Items of the prompt that an encoder computes."""
@@ -119,7 +119,7 @@ class Request:
         self.junction = 0
         self.prefilling = True
         self.started = False
-        """It was admitted at least once."""
+        """True once the request was admitted."""
         self.order = -1
         """Place among the running; grows with each admission."""
         self.quiet_since = -1
@@ -127,7 +127,7 @@ class Request:
         self.wakes = -1
         """The first step after those that are."""
         self.worker = WorkerState(len(options.groups))
-        """Its worker's memory of it."""
+        """Memory that the worker has of the request."""
 
     @property
     def num_tokens(self) -> int:

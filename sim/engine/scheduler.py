@@ -18,6 +18,7 @@ from stateat.sim.engine.alone import outgrows
 from stateat.sim.engine.computed_prefix import ComputedPrefix, find
 from stateat.sim.engine.encoder import Encoder
 from stateat.sim.engine.fast_forward import Quiet
+from stateat.sim.engine.in_flight import InFlight
 from stateat.sim.engine.request import Request, placeholders
 from stateat.sim.engine.sampling import sample
 from stateat.sim.engine.sizing import Sizing
@@ -28,7 +29,7 @@ from stateat.sim.releases.policy import Policy
 from stateat.sim.releases.rules import Rules
 from stateat.sim.rules.restore_column import config_block
 from stateat.sim.worker.block_tables import BlockTables, widths
-from stateat.sim.worker.pipeline import Batch, Pipeline
+from stateat.sim.worker.pipeline import Batch
 from stateat.sim.worker.state import Asked
 from stateat.sim.worker.worker import Row
 from stateat.sim.workload import Arrival
@@ -84,7 +85,8 @@ class Scheduler:
         # A threshold below a decode row would cut it: such rows are never quiet.
         whole = not (0 < self.threshold < 1 + self.num_drafts or self.slots)
         whole = whole and self.worker.merges and not rules.state_slots.with_look_ahead
-        self.pipeline: Pipeline[Request] = Pipeline(options.max_concurrent_batches)
+        self.in_flight = InFlight(self.cache, self.worker, rules, observer, options.max_concurrent_batches)
+        self.pipeline = self.in_flight.pipeline
         fast_forward = fast_forward and whole and self.pipeline.depth == 1
         self.quiet = Quiet(self.cache, self.worker, observer, self.num_drafts, fast_forward)
         self.admissions = 0
@@ -193,45 +195,8 @@ class Scheduler:
         result.finished += self._rejected
         self._rejected.clear()
         result.decode_tokens = self.quiet.tokens
-        self._run(self._batch(index, rows), result)
+        self._run(self.in_flight.add(index, rows), result)
         return result
-
-    def _batch(self, index: int, rows: list[Row[Request]]) -> Batch[Request] | None:
-        """Put what this step decided into the pipeline; return the batch that runs now."""
-        copies, given, full, published = self.cache.decided()
-        batch = Batch(index, rows, copies, copies, given, full, published)
-        if self.pipeline.depth == 1:
-            return batch
-        if not self.worker.waits:
-            self.worker.copy_on_write(copies)
-            batch.copies = []
-        for row in rows:
-            row.request.computed = row.end
-        runs = self.pipeline.push(batch)
-        if runs is not None:
-            self.observer.launch(runs.index)
-        return runs
-
-    def _drop(self, request: Request) -> None:
-        """Drop a request's steps in flight, if that is the rule."""
-        if self.rules.aborted_steps.runs_on:
-            return
-        dropped = self.pipeline.drop(request, self.cache.held(request))
-        if self.rules.aborted_steps.unpublishes or self.rules.publish.hides:
-            self.cache.withdraw(dropped)
-
-    def _let_go(self, request: Request) -> None:
-        """Free the blocks of a request that may have steps in flight, at once or once these have run."""
-        waits_for = self.pipeline.newest if self._fenced(request) else None
-        if not self.pipeline.has(request):
-            # Else the worker hears of it behind those steps.
-            self.worker.leave(request)
-        self.pipeline.detach(request)
-        self.cache.free(request, waits_for)
-
-    def _fenced(self, request: Request) -> bool:
-        """Return True if the blocks of a request have to wait for a step in flight."""
-        return self.rules.deferred_free.waits and self.pipeline.has(request)
 
     def _run(self, batch: Batch[Request] | None, result: Step) -> None:
         """Run and commit a batch."""
@@ -249,8 +214,8 @@ class Scheduler:
                 self.running.remove(request)
                 self.active.remove(request)
                 self.cache.lower_tier.save_cancelled(request, self.pipeline.tokens(request))
-                self._drop(request)
-                self._let_go(request)
+                self.in_flight.drop(request)
+                self.in_flight.let_go(request)
             else:
                 self.waiting.remove(request)
             self.encoder.free(request)
@@ -286,7 +251,7 @@ class Scheduler:
                     self._reject(request, Refusal.NEVER_BLOCKS)
                     return used, True
                 victim = self.running[-1]
-                if self.rules.deferred_free.guards and self._fenced(victim):
+                if self.rules.deferred_free.guards and self.in_flight.fenced(victim):
                     # What it has would not be free yet.
                     return used, preempted
                 preempted = True
@@ -458,7 +423,7 @@ class Scheduler:
         self._wake(request, index)
         self.running.pop()
         self.active.pop()
-        self._let_go(request)
+        self.in_flight.let_go(request)
         self.encoder.free(request)
         request.reset(told)
         self.waiting.appendleft(request)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from stateat.sim.cache.interface import Cache
 from stateat.sim.engine.encoder import Encoder
+from stateat.sim.engine.request import Request
 from stateat.sim.errors import PolicyError
 from stateat.sim.releases.policy import Policy
 from stateat.sim.rules.split import AlignedSplit, Chunk, Cut, partial_tail
-
-if TYPE_CHECKING:
-    from stateat.sim.engine.request import Request
 
 
 class Sizing:

@@ -15,7 +15,7 @@ Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class ChunkDecision:
     """A decision: tokens [start, end) of a request in one step."""
 
     step: int
@@ -51,7 +51,7 @@ class Claim:
     step: int
     time_us: int
     offset: int
-    chunk: Chunk | None
+    chunk: ChunkDecision | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Reader:
     time_us: int
     offset: int
     prompt: int
-    """Its prompt's tokens."""
+    """Tokens of the request's prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Story:
     """A finding with what led to it."""
 
     finding: Finding
-    chunk: Chunk | None
+    chunk: ChunkDecision | None
     """The chunk that made what the slot holds; None where no chunk did (a connector, or nothing at all)."""
     loaded: int | None
     """The step in which a connector, or the tier that had kept it, brought it; None: neither did."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from stateat.sim.cache.lookup import Family, Geometry, Hit, Lookup, family_hit
+from stateat.sim.cache.lookup import GroupSet, Hit, Lookup, Sizes, family_hit
 from stateat.sim.cache.pool import BlockPool
 from stateat.sim.engine.scheduler import Scheduler
 from stateat.sim.events import Group, Observer
@@ -27,13 +27,13 @@ class GroupCoverage:
     recurrent: bool
     block: int
     boundaries: int
-    """Its blocks within the prefix that is shared and can be hit."""
+    """Blocks of the group within the prefix that is shared and can be hit."""
     null: int
     """Recurrent: those that nobody had ever claimed."""
     longest: int
     """The longest prefix that it could have hit by itself, before a look-ahead drafter gives something up."""
     left: int
-    """And after."""
+    """The longest prefix after that drop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class _Asked:
     known: int
     """Tokens whose hash is known: at a first admission those of the prompt."""
     miss: Miss | None
-    """What it would be if it is admitted so."""
+    """The miss, if the request is admitted so."""
 
 
 @dataclass(slots=True)
@@ -100,9 +100,7 @@ class Misses(Observer):
     def lookup(self, real: Lookup) -> Lookup:
         """The rule, listened to."""
 
-        def ask(
-            pool: BlockPool, geo: Geometry, hashes: Sequence[bytes], num_groups: int, limit: int, known: int
-        ) -> Hit:
+        def ask(pool: BlockPool, geo: Sizes, hashes: Sequence[bytes], num_groups: int, limit: int, known: int) -> Hit:
             hit = real(pool, geo, hashes, num_groups, limit, known)
             unit = geo.hash_unit
             miss = None if hit.tokens else self._missed(pool, geo, hashes[: known // unit], limit, known)
@@ -111,7 +109,7 @@ class Misses(Observer):
 
         return ask
 
-    def _missed(self, pool: BlockPool, geo: Geometry, hashes: Sequence[bytes], limit: int, known: int) -> Miss | None:
+    def _missed(self, pool: BlockPool, geo: Sizes, hashes: Sequence[bytes], limit: int, known: int) -> Miss | None:
         units = next((i for i, key in enumerate(hashes) if key not in self._seen), len(hashes))
         shared = units * geo.hash_unit
         if not self._blocks or shared < min(self._blocks):
@@ -127,8 +125,8 @@ class Misses(Observer):
     def _coverage(
         self,
         pool: BlockPool,
-        geo: Geometry,
-        family: Family,
+        geo: Sizes,
+        family: GroupSet,
         group: int,
         hashes: Sequence[bytes],
         reach: int,

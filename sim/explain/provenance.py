@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from stateat.sim.events import NULL, Finding, Group, Observer
-from stateat.sim.explain.explanation import TORN, Chunk, Claim, Coverage, Piece, Reader, Span, Story, Subject
+from stateat.sim.explain.explanation import TORN, ChunkDecision, Claim, Coverage, Piece, Reader, Span, Story, Subject
 from stateat.sim.run.result import Outcome
 from stateat.sim.run.simulate import simulate
 from stateat.sim.scenario.load import Run
@@ -48,12 +48,12 @@ class _Decision:
     stop: str
     steps: int
 
-    def chunk(self) -> Chunk:
+    def chunk(self) -> ChunkDecision:
         """Told when the step is over: then it is known what the others had."""
         at = self.moment
         others = 0 if self.steps else at.tokens - (self.end - self.start)
         step = at.index - (1 if self.steps else 0)
-        return Chunk(
+        return ChunkDecision(
             step, at.time_us, at.budget, self.request, self.start, self.end, self.stop, self.steps, max(others, 0)
         )
 
@@ -105,7 +105,7 @@ class Chronicle(Observer):
         self._ran = True
         """The step that is now told about has run."""
         self._held: dict[int, _Held | None] = {}
-        """By slot; None: made from a slot that was never written."""
+        """Contents by slot; None: made from a slot that was never written."""
         self._tier: dict[tuple[int, str], tuple[int, _Held | None]] = {}
         """States that an offload tier keeps, and the slot that each came from."""
         self._storing: dict[tuple[int, str], int] = {}

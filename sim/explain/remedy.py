@@ -1,4 +1,4 @@
-"""Which known value of a single rule avoids a finding, or lets a request hit: the same run again under each."""
+"""Remedy: known values of a single rule that avoid a finding, or let a request hit; the same run again under each."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from stateat.sim.scenario.load import Run
 MAX_CHUNKS = 400_000
 """All runs of a search together, about 20 s; a search that would take more stops there, and says so."""
 
-Each = Callable[[Sequence["Value"]], Iterable["Value"]]
+Each = Callable[[Sequence["RuleValue"]], Iterable["RuleValue"]]
 """Progress of a search through values, for whoever shows it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class RuleValue:
     """A rule and one of its values."""
 
     rule: str
@@ -37,7 +37,7 @@ class Value:
 
     @property
     def releases(self) -> str:
-        """Which presets have it: ``vllm-0.27.0 and later``, ``every preset``."""
+        """Presets that have it: ``vllm-0.27.0 and later``, ``every preset``."""
         using = [preset for preset, values in PRESETS.items() if values[self.rule] == self.name]
         if not using:
             return "no release"
@@ -58,31 +58,31 @@ class Search:
     def __init__(self, run: Run, each: Each = iter) -> None:
         self._run, self._each = run, each
         self.values = candidates(run)
-        self.tried: dict[Value, Outcome] = {}
+        self.tried: dict[RuleValue, Outcome] = {}
         self._seen: set[bool] = set()
         """Values of releases were gone through, and the others."""
         self._untried: dict[bool, int] = {True: 0, False: 0}
         self._chunks = 0
 
-    def avoiding(self, finding: Finding, outcome: Outcome) -> list[Value]:
+    def avoiding(self, finding: Finding, outcome: Outcome) -> list[RuleValue]:
         """The values under which the run has no root of this invariant at this request, and fewer roots in all.
 
         Whoever served fewer requests, or stood still, avoids nothing.
         """
         return self._first(lambda other: _avoids(finding, outcome, other))
 
-    def raising(self, request: str, outcome: Outcome) -> dict[Value, int]:
+    def raising(self, request: str, outcome: Outcome) -> dict[RuleValue, int]:
         """The values under which a request that hit nothing hits something, and how many tokens. One that poisons
         more, or serves fewer, raises nothing."""
         found = self._first(lambda other: bool(other.hits.get(request)) and _as_good(outcome, other))
         return {value: self.tried[value].hits[request] for value in found}
 
-    def untried(self, found: Collection[Value]) -> int:
+    def untried(self, found: Collection[RuleValue]) -> int:
         """Return how many values could not be tried that might have been among these."""
         released = any(value.released for value in found)
         return self._untried[True] + (0 if released else self._untried[False])
 
-    def _first(self, good: Callable[[Outcome], bool]) -> list[Value]:
+    def _first(self, good: Callable[[Outcome], bool]) -> list[RuleValue]:
         """The values of releases that are good, or else the others."""
         for released in (True, False):
             values = [value for value in self.values if value.released is released]
@@ -93,7 +93,7 @@ class Search:
                 return found
         return []
 
-    def _try(self, values: Sequence[Value]) -> int:
+    def _try(self, values: Sequence[RuleValue]) -> int:
         """The run under each of them, as long as there is room for more; returns how many there was room for."""
         for i, value in enumerate(self._each(values)):
             if self._chunks >= MAX_CHUNKS:
@@ -109,7 +109,7 @@ class Search:
         return len(values)
 
 
-def candidates(run: Run) -> list[Value]:
+def candidates(run: Run) -> list[RuleValue]:
     """Every known value of every rule that differs from the run's, but for those that its options rule out, and for
     those of rules that it never asks."""
     options = run.options
@@ -119,7 +119,7 @@ def candidates(run: Run) -> list[Value]:
         for name in values if rule not in unasked else ():
             other = {**options.rules, rule: name}
             if name != now[rule] and not any(lacks(options, table(options.preset, other))):
-                found.append(Value(rule, name))
+                found.append(RuleValue(rule, name))
     return found
 
 

@@ -1,1 +1,1 @@
-"""From a model's config file and a server's flags to block sizes and bytes, as vLLM derives them for hybrid models."""
+"""Block sizes and bytes of hybrid models, derived as vLLM does from a model's config file and a server's flags."""

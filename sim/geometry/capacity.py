@@ -1,4 +1,4 @@
-"""How many blocks a server's pool has: from the tokens that its log prints, or from the bytes that it was given.
+"""Blocks of a server's pool: from the tokens that its log prints, or from the bytes that it was given.
 
 A request of ``max_model_len`` tokens takes so many whole blocks of each group, all from one pool. The log multiplies
 how many such requests fit at once by ``max_model_len`` (``get_kv_cache_capacity`` in ``kv_cache_utils.py``), and the
@@ -20,7 +20,7 @@ def request_blocks(geometry: Geometry) -> int:
 
 
 def tokens_of(geometry: Geometry, blocks: int) -> int:
-    """What the log says of a pool of so many blocks: ``GPU KV cache size: N tokens``."""
+    """Tokens that the log prints of a pool of so many blocks: ``GPU KV cache size: N tokens``."""
     return int(blocks / request_blocks(geometry) * geometry.max_model_len)
 
 

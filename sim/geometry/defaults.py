@@ -1,4 +1,4 @@
-"""What the Hugging Face config classes say where a config file is silent, as transformers 5 has them.
+"""Defaults of the Hugging Face config classes, where a config file is silent, as transformers 5 has them.
 
 A server builds the class from the file, so a key that the file lacks is the class's default. Kimi-Linear's class is
 vLLM's own. Only keys that a file may lack here are listed: what decides the state has to be in the file.
@@ -24,4 +24,4 @@ DEFAULTS: Mapping[str, Mapping[str, int]] = {
     "lfm2": _LFM2,
     "lfm2_moe": _LFM2,
 }
-"""By ``model_type``."""
+"""Defaults by ``model_type``."""

@@ -19,11 +19,11 @@ from stateat.sim.errors import InputError
 from stateat.sim.geometry.capacity import blocks_of
 from stateat.sim.geometry.layout import Geometry
 from stateat.sim.geometry.model import KV_DTYPES, Attention, Model, Serving
-from stateat.sim.geometry.releases import ALL_MODE, GDN, Sizing, sizing
+from stateat.sim.geometry.releases import ALL_MODE, GDN, BlockSizing, sizing
 
 MOST_RANKS = 1024
 KV_BYTES = {**{name: BYTES[name] for name in DTYPES}, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1}
-"""Of one entry of a key or value; nvfp4 packs two, with a scale for each sixteen."""
+"""Bytes of one entry of a key or value; nvfp4 packs two, with a scale for each sixteen."""
 NVFP4_SHARE = 16
 PADDED_LAYERS = 1.5
 """Groups have as many layers as the larger kind where it has fewer than so many times the smaller one's."""
@@ -68,7 +68,7 @@ def derive(model: Model, serving: Serving) -> Geometry:
 
 
 def fits(model: Model, ranks: int) -> bool:
-    """Whether a model can be split over so many ranks: KV heads are repeated where there are fewer, others never."""
+    """Return True if a model can be split over so many ranks: only KV heads are repeated where there are fewer."""
     s, a = model.state, model.attention
     shares = [a.heads]
     if s.family == "selective-scan":
@@ -91,7 +91,7 @@ def _check_ranks(model: Model, ranks: int) -> None:
         )
 
 
-def _mode(model: Model, serving: Serving, row: Sizing) -> str:
+def _mode(model: Model, serving: Serving, row: BlockSizing) -> str:
     """The mode in force, as ``MambaModelConfig`` settles it; unless a flag says otherwise, prefix caching is on."""
     asked = serving.mamba_cache_mode
     if serving.enable_prefix_caching is False or (asked == "none" and serving.enable_prefix_caching is None):
@@ -104,7 +104,7 @@ def _mode(model: Model, serving: Serving, row: Sizing) -> str:
     return "align"
 
 
-def _state_dtype(model: Model, serving: Serving, row: Sizing, conv_dtype: str) -> str:
+def _state_dtype(model: Model, serving: Serving, row: BlockSizing, conv_dtype: str) -> str:
     asked = serving.mamba_ssm_cache_dtype
     if model.state.family == "kda":
         if len(row.kda_dtypes) == 1 or asked == "auto":
@@ -117,7 +117,7 @@ def _state_dtype(model: Model, serving: Serving, row: Sizing, conv_dtype: str) -
     return next(name for name in (asked, model.state_dtype, conv_dtype) if name != "auto")
 
 
-def _state_bytes(model: Model, serving: Serving, row: Sizing) -> tuple[int, int]:
+def _state_bytes(model: Model, serving: Serving, row: BlockSizing) -> tuple[int, int]:
     """Entries of the conv and of the recurrent component, of one layer on one rank."""
     s, ranks = model.state, serving.tensor_parallel_size
     drafts = serving.num_speculative_tokens if model.family in row.widened else 0
@@ -149,7 +149,7 @@ def token_bytes(attention: Attention, kv_dtype: str, ranks: int) -> int:
     return entry if attention.latent else 2 * max(1, attention.kv_heads // ranks) * entry
 
 
-def _granularity(model: Model, serving: Serving, row: Sizing, mode: str) -> int:
+def _granularity(model: Model, serving: Serving, row: BlockSizing, mode: str) -> int:
     """Tokens that the block is a multiple of."""
     # --block-size, or the backend's preference: vLLM's default of 16, or what its kernels want at least
     unit = max(serving.attention_kernel_block, serving.block_size or 16)
@@ -171,15 +171,15 @@ def _flashinfer(model: Model, serving: Serving) -> bool:
     return model.family in GDN and serving.gdn_prefill_backend in ("auto", "flashinfer")
 
 
-def _exports(model: Model, serving: Serving, row: Sizing) -> bool:
-    """Whether the kernels can export a state inside a chunk."""
+def _exports(model: Model, serving: Serving, row: BlockSizing) -> bool:
+    """Return True if the kernels can export a state inside a chunk."""
     if model.state.family == "kda":
         return bool(row.kda_checkpoint) and _flashkda(model, serving)
     return model.family in row.checkpointed or (bool(row.gdn_checkpoint) and _flashinfer(model, serving))
 
 
 def _flashkda(model: Model, serving: Serving) -> bool:
-    """Whether FlashKDA runs a prefill, on Hopper and Blackwell."""
+    """Return True if FlashKDA runs a prefill, on Hopper and Blackwell."""
     dtype = model.dtype if serving.dtype == "auto" else serving.dtype
     return model.bounded_gate and model.state.rows == 128 and dtype == "bfloat16"
 

@@ -17,7 +17,7 @@ LAYERS = {"gated-delta": "gdn", "kda": "kda", "ssd": "mamba", "selective-scan": 
 OLD_GATE = "vllm-0.26.0"
 """The last release whose chunks run across a boundary below the reach of a look-ahead drafter."""
 BLOCKS = 4
-"""Of the prefix that the long prompts share."""
+"""Blocks of the prefix that the long prompts share."""
 
 
 def options(geometry: Geometry) -> Options:
@@ -44,7 +44,7 @@ def _validated(geometry: Geometry) -> Options:
 
 
 def complaints(geometry: Geometry) -> Iterator[str]:
-    """What the release, or its engine here, refuses of it."""
+    """Problems for which the release, or its engine here, refuses it."""
     from stateat.sim.scenario.checks import engine
 
     budget = geometry.serving.max_num_batched_tokens
@@ -208,12 +208,12 @@ def _kept(geometry: Geometry, tokens: int) -> int:
 
 
 def _fills(geometry: Geometry) -> bool:
-    """Whether a step has room for the whole of the short prompt."""
+    """Return True if a step has room for the whole of the short prompt."""
     return geometry.serving.max_num_batched_tokens >= _short(geometry)
 
 
 def _poisons(geometry: Geometry) -> bool:
-    """Whether the old gate lets a chunk run from inside the first block across its end."""
+    """Return True if the old gate lets a chunk run from inside the first block across its end."""
     return geometry.mode == "align" and geometry.drops and _fills(geometry) and geometry.block_size >= 16
 
 
@@ -241,7 +241,7 @@ def _requests(geometry: Geometry) -> Iterator[dict[str, Any]]:
 
 
 def _variants(geometry: Geometry) -> dict[str, Any]:
-    """What must come of it: hits of right states; on the old gate a poisoned slot in every group, which is read."""
+    """Return the expectations: hits of right states; on the old gate a poisoned slot in every group, which is read."""
     clean: dict[str, Any] = {"expect": {"poisoned": 0, "hits": {"third": {"min": geometry.block_size}}}}
     name = geometry.serving.preset
     if not _poisons(geometry):

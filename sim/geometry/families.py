@@ -16,7 +16,7 @@ from stateat.sim.geometry.model import Attention, Model
 from stateat.sim.inputs import MAX_DOCUMENT, as_json, read_bytes
 
 NESTED = ("text_config", "llm_config", "language_config")
-"""Where a multimodal model keeps its language model's fields."""
+"""Keys under which a multimodal model keeps its language model's fields."""
 LARGEST = 1 << 24
 """No width of a model is larger."""
 MOST_LAYERS = 4096
@@ -29,7 +29,7 @@ class Fields:
         self.where = where
         self.values = values
         self.defaults = defaults or {}
-        """Of the config's class, for keys that the file lacks."""
+        """Defaults of the config's class, for keys that the file lacks."""
         self.assumed: list[str] = []
         """Each key that was taken from there, with its value."""
 
@@ -40,7 +40,7 @@ class Fields:
         return self.values.get(key) is not None
 
     def says(self, key: str) -> bool:
-        """Whether the file has a value, or is silent and the class has one; null is a word too: nothing."""
+        """Return True if the file has a value, or is silent and the class has one; null is a word too: nothing."""
         return self.has(key) or (key not in self.values and key in self.defaults)
 
     def size(self, key: str, default: int | None = None, least: int = 1, most: int = LARGEST) -> int:
@@ -58,7 +58,7 @@ class Fields:
         return value
 
     def layers(self) -> int:
-        """How many layers the model has."""
+        """Number of the model's layers."""
         return self.size("num_hidden_layers", most=MOST_LAYERS)
 
     def names(self, key: str) -> list[str]:
@@ -89,7 +89,7 @@ class Fields:
         return Fields(f"{self.where}: {key}", value)
 
     def count(self, key: str, *kinds: str) -> int:
-        """How many layers of a list are of these kinds."""
+        """Count the layers of a list that are of these kinds."""
         return sum(name in kinds for name in self.names(key))
 
     def dtype(self, key: str, default: str = "auto") -> str:
@@ -171,7 +171,7 @@ def _state_dtype(config: Fields, family: str) -> str:
 
 
 def _kv_dtype(quantization: Any) -> str:
-    """What a quantized checkpoint says of keys and values: ModelOpt's algorithm, compressed-tensors' scheme."""
+    """Dtype that a quantized checkpoint gives keys and values: ModelOpt's algorithm, compressed-tensors' scheme."""
     if not isinstance(quantization, dict):
         return "auto"
     inner = quantization.get("quantization", quantization)

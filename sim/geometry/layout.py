@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stateat.sim.geometry.model import Model, Serving
-from stateat.sim.geometry.releases import Sizing, sizing
+from stateat.sim.geometry.releases import BlockSizing, sizing
 from stateat.sim.options import LOOK_AHEAD_METHODS
 
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """What vLLM derives; a page is that of one layer on one rank, a block that of one group of layers."""
+    """Geometry that vLLM derives; a page is that of one layer on one rank, a block that of one group of layers."""
 
     model: Model
     serving: Serving
@@ -33,10 +33,10 @@ class Geometry:
     checkpoint_blocks: int
     """Blocks of each recurrent group for a state that a chunk exports on its way."""
     num_blocks: int | None = None
-    """Of the pool, where a flag says how large it is."""
+    """Blocks of the pool, where a flag says how many."""
 
     @property
-    def sizing(self) -> Sizing:
+    def sizing(self) -> BlockSizing:
         return sizing(self.serving.preset)
 
     @property
@@ -63,17 +63,17 @@ class Geometry:
 
     @property
     def padding_percent(self) -> float:
-        """Of the state's bytes, as vLLM's log has it."""
+        """Padding in percent of the state's bytes, as vLLM's log has it."""
         return 100 * self.padding / self.state_bytes
 
     @property
     def block_bytes(self) -> int:
-        """Of one block of the pool: a page for each layer of a group."""
+        """Bytes of one block of the pool: a page for each layer of a group."""
         return self.page_bytes * self.layers_per_group
 
     @property
     def drops(self) -> bool:
-        """Whether the drafter looks ahead, so that a hit gives something up."""
+        """True if the drafter looks ahead, so that a hit gives something up."""
         return self.serving.num_speculative_tokens > 0 and self.serving.speculative_method in LOOK_AHEAD_METHODS
 
     def state_blocks(self, tokens: int) -> int:

@@ -1,4 +1,4 @@
-"""What of a model, and of a server's flags, decides the size of its blocks."""
+"""Facts of a model, and flags of a server, that decide the size of its blocks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from stateat.kernels.shapes import Shape
 
 KV_DTYPES = ("bfloat16", "float16", "fp8", "fp8_e4m3", "fp8_e5m2", "nvfp4")
-"""Of keys and values, beside ``auto``: the model's, or what its quantization says."""
+"""Dtypes of keys and values, beside ``auto``: the model's, or what its quantization says."""
 MODES = ("none", "align", "all")
 """``--mamba-cache-mode``; ``none``: without prefix caching."""
 GDN_BACKENDS = ("auto", "flashinfer", "triton", "cutedsl")
@@ -41,15 +41,15 @@ class Model:
     max_model_len: int
     dtype: str = "bfloat16"
     state_dtype: str = "auto"
-    """What the config asks of the recurrent component; ``auto``: the model's dtype."""
+    """Dtype that the config asks of the recurrent component; ``auto``: the model's dtype."""
     kv_dtype: str = "auto"
-    """What its quantization asks of keys and values; ``auto``: the model's dtype."""
+    """Dtype that its quantization asks of keys and values; ``auto``: the model's dtype."""
     chunk: int = 2048
     """Tokens of the recurrent kernel's own chunk."""
     mtp_layers: int = 1
     """Attention layers of its own draft module, if it is used."""
     bounded_gate: bool = False
-    """Whether a KDA layer's gate has a lower bound (``gate_lower_bound``), which FlashKDA asks for."""
+    """True if a KDA layer's gate has a lower bound (``gate_lower_bound``), which FlashKDA asks for."""
     assumed: tuple[str, ...] = ()
     """Keys that its config lacks, each with the value that was taken."""
 
@@ -77,6 +77,6 @@ class Serving:
     attention_kernel_block: int = 16
     """The smallest block that the attention backend's kernels take; no flag of vLLM, which asks the backend."""
     kv_cache_size_tokens: int | None = None
-    """What the server's log says: ``GPU KV cache size: N tokens``."""
+    """Tokens of the pool, which the server's log says: ``GPU KV cache size: N tokens``."""
     kv_cache_memory_bytes: int | None = None
     """Bytes of the pool on a rank."""

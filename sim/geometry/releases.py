@@ -1,4 +1,4 @@
-"""How the releases differ where they size blocks: one row each, read in their sources.
+"""Differences of the releases where they size blocks: one row each, read in their sources.
 
 ``platforms/interface.py`` (``_align_hybrid_block_size``), ``layers/mamba/mamba_utils.py``, ``models/config.py`` and
 each model's ``get_mamba_state_shape_from_config``.
@@ -16,23 +16,23 @@ MAMBA2 = frozenset({"nemotron-h", "falcon-h1"})
 
 
 @dataclass(frozen=True, slots=True)
-class Sizing:
-    """What a release does, for a hybrid model."""
+class BlockSizing:
+    """Sizing of blocks in one release, for a hybrid model."""
 
     caches: bool
-    """Whether prefix caching is on unless a flag says otherwise."""
+    """True if prefix caching is on unless a flag says otherwise."""
     prefers_all: bool
-    """Whether prefix caching means ``all`` mode where the model can, unless a flag says otherwise."""
+    """True if prefix caching means ``all`` mode where the model can, unless a flag says otherwise."""
     all_mode: bool
-    """Whether there is such a mode."""
+    """True if the release has ``all`` mode."""
     rejects_wide: bool
-    """Whether it refuses a block above ``max_num_batched_tokens`` (``align`` mode)."""
+    """True if it refuses a block above ``max_num_batched_tokens`` (``align`` mode)."""
     widened: frozenset[str]
     """The families whose convolution keeps K more inputs for K drafts."""
     latent_block: int
     """Blocks of MLA models are multiples of this."""
     kda_dtypes: tuple[str, ...]
-    """What ``--mamba-ssm-cache-dtype`` may say of a KDA state; where it is one, it is not asked."""
+    """Dtypes that ``--mamba-ssm-cache-dtype`` may give a KDA state; where there is one, the flag is not asked."""
     checkpointed: frozenset[str]
     """The families whose kernels can export a state inside a chunk (one more block of each group for a request)."""
     gdn_checkpoint: int
@@ -43,7 +43,7 @@ class Sizing:
     """``prefix_cache_retention_interval`` unless a flag says otherwise."""
 
 
-_0_26 = Sizing(
+_0_26 = BlockSizing(
     caches=False,
     prefers_all=True,
     all_mode=True,
@@ -76,13 +76,13 @@ SIZING = {
     "vllm-0.32.0": _0_32,
     "vllm-0.33.0": _0_33,
 }
-"""By the preset since which it holds."""
+"""Sizing by the preset since which it holds."""
 
 ALL_MODE = MAMBA2 | {"jamba"}
 """The families that have ``all`` mode, in the releases that do."""
 
 
-def sizing(preset: str) -> Sizing:
+def sizing(preset: str) -> BlockSizing:
     """Return the row of a preset, or of the last one before it that has one; InputError names the known presets."""
     from stateat.sim.schema import choice
 

@@ -1,4 +1,4 @@
-"""What an operator should know of a geometry: what can never be hit, what is wasted, what a flag does not do."""
+"""Remarks on a geometry for an operator: what can never be hit, what is wasted, what a flag does not do."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "rules": rules,
     "signatures": signatures,
 }
-"""By the name that a page gives in its comment."""
+"""Parts of pages, by the name that a page gives in its comment."""
 
 if __name__ == "__main__":
     for name in sys.argv[1:]:

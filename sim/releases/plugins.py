@@ -36,7 +36,7 @@ _INSTALLED = tuple(sysconfig.get_path(name) + os.sep for name in ("purelib", "pl
 _PYTHONS = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib"))
 
 entered: list[Callable[[str], None]] = []
-"""Whoever wants to know of each call which rule it is."""
+"""Listeners that are told of each call which rule it is."""
 inside: list[str] = []
 """The calls that last now; empty: the code that runs is ours."""
 

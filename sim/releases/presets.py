@@ -136,13 +136,13 @@ CHANGES: dict[str, str] = {
     ),
     "vllm-0.33.0": (
         "Hashes cover the token behind their block instead of a drop; a drafter that fills in bounds how many "
-        "requests run; verified tokens are published when their step commits; the encoder's cap knows no look- "
-        "ahead, and a waiting request that it leaves no token steps aside; no chunk starts in an item that it "
+        "requests run; verified tokens are published when their step commits; the encoder's cap knows no "
+        "look-ahead, and a waiting request that it leaves no token steps aside; no chunk starts in an item that it "
         "cannot end, under `disable_chunked_mm_input`."
     ),
 }
-"""By preset: how it decides otherwise than the one before it. A sentence names a release where the preset is the first
-to have it, and releases between two presets have none."""
+"""Changes by preset: how it decides otherwise than the one before it. A sentence names a release where the preset is
+the first to have it, and releases between two presets have none."""
 
 
 def table(preset: str, overrides: Mapping[str, str]) -> dict[str, str]:

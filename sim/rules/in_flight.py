@@ -12,7 +12,7 @@ class Abort:
     """Fate of a request's steps in flight when it is taken away."""
 
     runs_on: bool
-    """They run to their end, and what they sample is discarded; else they do not run."""
+    """True if the steps run to their end, and what they sample is discarded; else they do not run."""
     unpublishes: bool = False
     """The claims that they were to make true are withdrawn with them."""
 

@@ -101,7 +101,7 @@ class Argument(NamedTuple):
     name: str
     type: str
     is_: str
-    """Its meaning, with its unit."""
+    """Meaning of the number, with its unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class Rule(Mapping[str, T], Generic[T]):
 
     question: str
     records: Mapping[str, Value[T]]
-    """By name, in the order in which lists name them."""
+    """Values by name, in the order in which lists name them."""
     asked: When = ALWAYS
     signature: Signature | None = None
     """The call of a plug-in; None: values are chosen by name only."""

@@ -43,7 +43,7 @@ STATE_BLOCKS: Rule[bool] = Rule(
 
 @dataclass(frozen=True, slots=True)
 class StateSlots:
-    """For which tokens a recurrent group in align mode reserves blocks."""
+    """Tokens for which a recurrent group in align mode reserves blocks."""
 
     with_look_ahead: bool
     """True: also for the slots behind the scheduled tokens that a drafter needs in attention."""

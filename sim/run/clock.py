@@ -176,7 +176,7 @@ class Simulation:
         return bool(self.coming or self._aborts or self.scheduler.aborting)
 
     def _budget(self) -> int:
-        """This step's token budget."""
+        """Token budget of the step."""
         if self.index < len(self.budgets):
             return self.budgets[self.index]
         return self.options.max_num_batched_tokens

@@ -69,7 +69,7 @@ class Outcome(Counts):
     wrong_claims: Mapping[int, int] = field(default_factory=dict)
     """First finding (I1, I13) about a claim, by the claim's number in the order in which they were made."""
     states: States | None = None
-    """None for ``digest``."""
+    """Numbers of the states; None for ``digest``, which has none."""
     engine: str = ""
     """The live engine that ran it, as its label; '' for the reference engine, and for a log."""
     not_asked: tuple[str, ...] = ()
@@ -156,7 +156,7 @@ class NotRun:
     known: bool = False
     """The baseline ends with the same error."""
     below: bool = False
-    """It is a run on the baseline, so that nothing is held against the run that it is for."""
+    """True for a run on the baseline, so that nothing is held against the run that it is for."""
 
     @property
     def skipped(self) -> bool:

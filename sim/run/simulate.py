@@ -22,9 +22,7 @@ from stateat.sim.adapters.heard import Impossible
 from stateat.sim.adapters.log import numbered
 from stateat.sim.engine.scheduler import Scheduler
 from stateat.sim.errors import InputError, MissingError, PolicyError, StateatError
-from stateat.sim.events import SCHEMA, Fanout, Finding, Group, Observer, tell
-from stateat.sim.events import Advance as AdvanceEvent
-from stateat.sim.events import Run as RunEvent
+from stateat.sim.events import SCHEMA, Event, Fanout, Finding, Group, Observer
 from stateat.sim.options import Options
 from stateat.sim.releases import presets
 from stateat.sim.releases.policy import Policy
@@ -147,7 +145,7 @@ def _auditor(truth: Truth, seed: int = 0) -> Auditor:
     """An auditor that computes the truth so; InputError if it cannot, here."""
     how = Arithmetic(
         dtype=truth.dtype,
-        kernel=truth.kernel,
+        form=truth.form,
         rounding=truth.rounding,
         backend=truth.backend,
         device=truth.device,
@@ -315,11 +313,11 @@ def audit(path: Path, truth: Mapping[str, str] | None = None) -> Result:
     name, clock = path.stem, "us"
     hearing: _Hearing | None = None
     for line, event in numbered(path):
-        if isinstance(event, RunEvent):
+        if event.name == "run":
             if hearing is not None:
                 _enter(variants, hearing)
             hearing = _Hearing(event, truth or {})
-            name, clock = str(event.options.get("scenario", name)), str(event.options.get("clock", clock))
+            name, clock = hearing.option("scenario", name), hearing.option("clock", clock)
         assert hearing is not None
         try:
             hearing.hear(line, event)
@@ -334,9 +332,9 @@ def audit(path: Path, truth: Mapping[str, str] | None = None) -> Result:
             ValueError,
             struct.error,
         ) as error:
-            kind = type(event).__name__.lower()
+            kind = type(error).__name__
             raise InputError(
-                f"{path}:{line}: {kind}: does not follow from those before it: {type(error).__name__} {error}"
+                f"{path}:{line}: {event.name}: does not follow from those before it: {kind} {error}"
             ) from error
     assert hearing is not None
     _enter(variants, hearing)
@@ -355,33 +353,56 @@ def _enter(variants: dict[str, dict[str, Outcome]], hearing: _Hearing) -> None:
     variants.setdefault(variant, {})[hearing.case] = replace(hearing.outcome(), variant=variant)
 
 
-class _Hearing:
-    """Listeners to one run of a log."""
+class _Hearing(Observer):
+    """Listeners to one run of a log, which begins with ``head``."""
 
-    def __init__(self, head: RunEvent, given: Mapping[str, str]) -> None:
+    def __init__(self, head: Event, given: Mapping[str, str]) -> None:
         self.head, self.given = head, given
-        self.variant = str(head.options.get("variant", head.engine))
-        self.case = str(head.options.get("case", ""))
+        head.tell(self)
+        self.variant, self.case = self.option("variant", self.engine), self.option("case", "")
         self.coherence = Coherence()
 
-    def hear(self, line: int, event: Any) -> None:
-        """An event, the head of the run first. Raises Impossible for one that cannot be."""
+    def run(
+        self, schema: str, engine: str, groups: tuple[Group, ...], num_speculative_tokens: int, options: dict[str, Any]
+    ) -> None:
+        self.engine, self.groups, self.options = engine, groups, options
+
+    def option(self, key: str, default: str) -> str:
+        """Option of the run by this name, or the default where it has none."""
+        return str(self.options.get(key, default))
+
+    def hear(self, line: int, event: Event) -> None:
+        """Pass an event on, the head of the run first. Raises Impossible for one that cannot be."""
         self.coherence.line = line
-        tell(event, self.coherence)
+        event.tell(self.coherence)
         if event is self.head:
             self._begin()
-        if isinstance(event, AdvanceEvent) and event.steps > 1 and not self.merges:
-            raise Impossible(
-                f"advance: {event.steps} decode steps in one, and a state in {self.truth.dtype} is rounded at each; "
-                "write the log with --no-fast-forward",
-                line,
-            )
+        elif not self.merges:
+            event.tell(self)
         with _fitting(self.truth):
-            tell(event, self.everyone)
+            event.tell(self.everyone)
+
+    def advance(
+        self,
+        request: str,
+        group: int,
+        start: int,
+        end: int,
+        drafts: Sequence[int],
+        read: int,
+        writes: Sequence[tuple[int, int]],
+        steps: int,
+    ) -> None:
+        if steps > 1:
+            raise Impossible(
+                f"advance: {steps} decode steps in one, and a state in {self.truth.dtype} is rounded at each; "
+                "write the log with --no-fast-forward",
+                self.coherence.line,
+            )
 
     def _begin(self) -> None:
         """The truth is the run's own, unless another is asked for."""
-        self.truth = changed(Truth(**self.head.options.get("oracle", {})), self.given)
+        self.truth = changed(changed(DIGEST, self.options.get("oracle", {})), self.given)
         check_truth(self.truth)
         self.auditor, self.tally, self.digest = _auditor(self.truth), Tally(), Digest()
         self.everyone = Fanout([self.auditor, self.tally, self.digest])
@@ -391,9 +412,9 @@ class _Hearing:
     def outcome(self) -> Outcome:
         outcome = outcome_of(
             self.variant,
-            self.head.engine,
-            self.head.groups,
-            self.head.options.get("rules", {}),
+            self.engine,
+            self.groups,
+            self.options.get("rules", {}),
             self.auditor,
             self.tally,
             self.digest,
@@ -403,7 +424,7 @@ class _Hearing:
 
     def _without_windows(self) -> Iterator[str]:
         """Return what is not asked with a state that has one component, unless the run's own has no more."""
-        own = self.head.options.get("oracle", {}).get("state")
+        own = self.options.get("oracle", {}).get("state")
         if self.auditor.lockstep is None and self.auditor.recurrent and own != self.truth.state:
             state = self.truth.state
             yield f"the components of a slot, I13 (state {state} has no convolution; --state names one that has)"

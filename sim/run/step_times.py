@@ -1,4 +1,4 @@
-"""When a step began and ended: what pictures and traces need of each, and events say of most.
+"""Begin and end of each step: what pictures and traces need of each, and events say of most.
 
 ``step`` says when one begins and ``commit`` when it ends. Steps that were fast-forwarded are told by neither:
 they share the time between the steps around them evenly.
@@ -44,7 +44,7 @@ class StepTimes:
         return self._indices[-1] if self._indices else 0
 
     def begin(self, step: int) -> float:
-        """When a step started."""
+        """Time at which a step started."""
         if self.counts_steps or not self._indices:
             return float(step)
         after = bisect_left(self._indices, step)
@@ -57,7 +57,7 @@ class StepTimes:
         return low + (self._times[after] - low) * (step - first) / (self._indices[after] - first)
 
     def finish(self, step: int) -> float:
-        """When a step ended."""
+        """Time at which a step ended."""
         if self.counts_steps or not self._indices:
             return float(step + 1)
         position = bisect_left(self._indices, step)

@@ -1,4 +1,4 @@
-"""What scenario files there are, and what each says of itself: they are read and checked, nothing is run."""
+"""Catalog of scenario files, and what each says of itself: they are read and checked, nothing is run."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ class Entry:
     mechanism: tuple[str, ...]
     """Classes of fault."""
     variants: tuple[str, ...]
-    """By name; a file without variants has one, ''."""
+    """Names of the variants; a file without variants has one, ''."""
     expecting: tuple[str, ...]
-    """Those that say what they must come to."""
+    """Variants that say what they must come to."""
     cases: int
-    """How many, crossed with the variants; 0: none."""
+    """Number of cases, crossed with the variants; 0: none."""
     refused: tuple[str, ...] = ()
-    """What the message must hold with which the file is to be refused; empty for one that is to run."""
+    """Texts that the message must hold with which the file is to be refused; empty for one that is to run."""
     wrong: str = ""
-    """Why a file that should run is refused, one problem a line."""
+    """Reasons why a file that should run is refused, one problem a line."""
 
     @property
     def state(self) -> str:
-        """What ``stateat check`` will look at."""
+        """State of the file in a word: what ``stateat check`` will look at."""
         if self.wrong:
             return "refused"
         if self.refused:
@@ -71,7 +71,7 @@ def scenario_files(paths: Sequence[Path]) -> list[Path]:
 
 
 def is_named_so(file: Path) -> bool:
-    """Whether a file has the name of a scenario file."""
+    """Return True if a file has the name of a scenario file."""
     return file.suffix.lower() in SUFFIXES
 
 
@@ -84,7 +84,7 @@ def _is_sweep(file: Path) -> bool:
 
 
 def refusal(file: Path) -> list[str] | None:
-    """What the message must hold with which this file is to be refused; None for one that is to run."""
+    """Return texts that the message must hold with which this file is to be refused; None for one that is to run."""
     try:
         lines = glance(file).decode().splitlines()
     except UnicodeDecodeError:
@@ -93,12 +93,12 @@ def refusal(file: Path) -> list[str] | None:
 
 
 def entries(files: Sequence[Path], allow_code: bool = False) -> list[Entry]:
-    """What the files say of themselves, in this order; ``allow_code``: they may name code, which is not run."""
+    """Return what the files say of themselves, in this order; ``allow_code``: they may name code, which is not run."""
     return [_entry(file, allow_code) for file in files]
 
 
 def chosen(found: Sequence[Entry], classes: Sequence[str], sources: Sequence[str]) -> list[Entry]:
-    """Those of one of the classes whose source holds one of the texts; none given: all."""
+    """Return the entries of one of the classes whose source holds one of the texts; none given: all."""
     wanted = [text.casefold() for text in sources]
     return [
         entry
@@ -156,7 +156,7 @@ def _said(scenario: Scenario) -> dict[str, Any]:
 
 
 def _written(file: Path) -> Any:
-    """What a file that is to be refused says, as far as it can be read."""
+    """Return what a file that is to be refused says, as far as it can be read."""
     from stateat.sim.scenario.tree import plain, read
 
     try:

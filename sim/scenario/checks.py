@@ -1,4 +1,4 @@
-"""What types cannot say: impossible geometry, names that must exist, expectations that prove nothing."""
+"""Checks that types cannot make: impossible geometry, names that must exist, expectations that prove nothing."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from stateat.sim.workload import inline
 
 
 def whole(model: Whole) -> Iterator[Complaint]:
-    """What is wrong with a variant and case as a whole."""
+    """Problems of a variant and case as a whole."""
     yield from _below(("engine",), engine(model.engine))
     yield from _below(("workload",), _workload(model))
-    found = truth.wrong(model.oracle.truth(), any(group.kind == "recurrent" for group in model.engine.groups))
+    found = truth.wrong(model.oracle, any(group.kind == "recurrent" for group in model.engine.groups))
     if found is not None:
         yield ("oracle", found[0]), found[1]
 
@@ -29,7 +29,7 @@ def _below(prefix: tuple[str, ...], complaints: Iterator[Complaint]) -> Iterator
 
 
 def engine(model: Options) -> Iterator[Complaint]:
-    """What is wrong with an engine."""
+    """Problems of an engine."""
     yield from names(model)
     yield from _groups(model)
     yield from _lacks(model)
@@ -102,7 +102,7 @@ def _groups(model: Options) -> Iterator[Complaint]:
 
 
 def _kind_of(i: int, model: Options) -> Iterator[Complaint]:
-    """What a recurrent group, or an engine with an offload tier, cannot have."""
+    """Problems of a group: what a recurrent one, or one beside an offload tier, cannot have."""
     group = model.groups[i]
     odd = []
     if group.sliding_window:
@@ -129,7 +129,7 @@ def names(model: Options) -> Iterator[Complaint]:
 
 
 def rule(name: str, value: str) -> str:
-    """What is wrong with a rule and its value; nothing where they are known."""
+    """Return what is wrong with a rule and its value; nothing where they are known."""
     from stateat.sim.releases.rules import check
 
     try:
@@ -157,7 +157,7 @@ def expectation(
     cases: Collection[str],
     tier: bool = False,
 ) -> Iterator[Complaint]:
-    """What is wrong with a variant's expectation: unknown names, and "clean" without a hit.
+    """Problems of a variant's expectation: unknown names, and "clean" without a hit.
 
     ``requests`` is None where the ids are not written in the file. ``tier``: whether there is a tier below the pool,
     so that what is loaded may come from it.

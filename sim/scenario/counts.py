@@ -29,7 +29,7 @@ class Count:
     heading: str = ""
     """The label of its row in a terminal's table; '' where it has none there, or one of its own making."""
     rare: bool = False
-    """That row is shown only where some variant has the count."""
+    """True if the row is shown only where some variant has the count."""
 
 
 def _count(says: str, default: int = 0, **where: Any) -> Any:

@@ -26,10 +26,10 @@ from stateat.sim.releases.support import lacks
 from stateat.sim.scenario import checks as scenario_checks
 from stateat.sim.scenario import messages as scenario_errors
 from stateat.sim.scenario import trust
-from stateat.sim.scenario.models import SCHEMA, File, Oracle, VariantExpectation, Whole
+from stateat.sim.scenario.models import SCHEMA, File, VariantExpectation, Whole
 from stateat.sim.scenario.shipped import named
 from stateat.sim.scenario.tree import INLINE, Node, Problem, failure, locate, merge, of_plain, place, plain, read
-from stateat.sim.scenario.truth import Truth
+from stateat.sim.scenario.truth import DIGEST, Truth
 from stateat.sim.scenario.truth import changed as changed_truth
 from stateat.sim.scenario.truth import wrong as wrong_truth
 from stateat.sim.schema import Complaint, choice, described
@@ -39,7 +39,7 @@ from stateat.sim.workload.inline import too_long
 
 M = TypeVar("M", bound=BaseModel)
 SHOWN_VARIANTS = 10
-"""Of a scenario that is printed."""
+"""Variants of a scenario that are printed, at most."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -56,18 +56,18 @@ class Run:
     """The token budget of step 0, 1, ...; later steps have the configured one."""
     seed: int
     truth: Truth
-    """What the oracle computes with."""
+    """State family and arithmetic of the oracle."""
     expect: Mapping[str, Any] | None
-    """What the *variant* must come to, cases included: the same for all its runs (:mod:`stateat.sim.run.expect`)."""
+    """Expectation of the *variant*, cases included: the same for all its runs (:mod:`stateat.sim.run.expect`)."""
     workload: Workload
     base: Path
     """The scenario file's folder."""
     where: str = ""
     """File, line and key of the workload, for messages."""
     elsewhere: bool = False
-    """Whether it runs on a release for which the file expects nothing."""
+    """True if it runs on a release for which the file expects nothing."""
     compared: bool = True
-    """Whether it is held to anything; not where a release ignores the rules that make it what it is."""
+    """True if it is held to anything; not where a release ignores the rules that make it what it is."""
     engine: str = ""
     """The label of the live engine that runs it; '' for the reference engine."""
 
@@ -193,7 +193,7 @@ def runs(
 ) -> list[Run]:
     """A run for each variant and case, in the order of the file.
 
-    ``only`` names the variants wanted (all if empty); ``rules`` and ``truth`` (fields of :class:`Truth`) override
+    ``only`` names the variants wanted (all if empty); ``rules`` and ``truth`` (keys of a file's ``oracle``) override
     those of the file. Raises InputError for a name that does not exist, or a rule that takes away what an option
     needs.
     """
@@ -205,12 +205,12 @@ def runs(
         wrong = scenario_checks.rule(name, value)
         if wrong:
             raise InputError(f"--rule {name}={value}: {wrong}")
-    check_truth(Truth(**truth))
+    check_truth(changed_truth(DIGEST, truth))
     return [_overridden(run, rules, truth) for run in scenario.expanded if not only or run.variant in only]
 
 
 FLAGS = {"state": "--state", "dtype": "--state-dtype"}
-"""Of the command line; the others are named like their key."""
+"""Flags of the command line; the others are named like their key."""
 
 
 def check_truth(truth: Truth, recurrent: bool = True, where: str = "") -> None:
@@ -233,8 +233,8 @@ def _overridden(run: Run, rules: Mapping[str, str], changes: Mapping[str, str]) 
 
 
 def warnings(run: Run) -> list[str]:
-    """What the preset's own release would refuse (it runs here nevertheless), or decide otherwise, and what is likely a
-    slip."""
+    """Return what to warn of in a run: what the preset's own release would refuse (it runs here nevertheless) or decide
+    otherwise, and what is likely a slip."""
     options = run.options
     texts = refused_blocks(options) + departures(options)
     written = run.workload.requests or ()
@@ -264,7 +264,7 @@ def warnings(run: Run) -> list[str]:
 
 
 def warned(runs: Iterable[Run]) -> list[str]:
-    """What is to be warned of in some runs, each once, with the variants (and cases) that it is true of."""
+    """Return the warnings of some runs, each once, with the variants (and cases) that it is true of."""
     found: dict[str, list[str]] = {}
     for run in runs:
         for text in warnings(run):
@@ -274,7 +274,7 @@ def warned(runs: Iterable[Run]) -> list[str]:
 
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of the file, for editors: completion, types and descriptions."""
-    schema = described(File.model_json_schema(), {r.__name__: r for r in RECORDS})
+    schema = described(File.model_json_schema(), {r.__name__: r for r in (*RECORDS, Truth)})
     _loosen_overrides(schema)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -377,7 +377,7 @@ class _Levels:
     known: dict[tuple[str, str], frozenset[Problem]] = field(default_factory=dict)
 
     def merged(self, variant: str, case: str) -> Node:
-        """What a run of this variant and case says; '': without one."""
+        """Return what a run of this variant and case says; '': without one."""
         node = self.base
         for part, name in ((self.variants, variant), (self.cases, case)):
             node = merge(node, override_of(part[name])) if name else node
@@ -471,7 +471,6 @@ def _expected(
 def _run(file: Path, node: Node, shape: File | None, whole: Whole, variant: str, case: str) -> Run:
     at = node.get("workload") or node
     at = at.get("trace") or at
-    oracle: Oracle = whole.oracle
     return Run(
         scenario=shape.name if shape else "",
         variant=variant,
@@ -479,7 +478,7 @@ def _run(file: Path, node: Node, shape: File | None, whole: Whole, variant: str,
         options=whole.engine.over_ranks(),
         budgets=tuple(whole.workload.budgets),
         seed=shape.seed if shape else 0,
-        truth=oracle.truth(),
+        truth=whole.oracle,
         expect=None,
         workload=whole.workload,
         base=file.parent,

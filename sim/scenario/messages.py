@@ -109,7 +109,7 @@ def _decimal(text: str, kind: str) -> str:
 
 
 def _about(model: type[BaseModel], location: Location) -> str:
-    """What a missing key is for: the first line of its description."""
+    """Return what a missing key is for: the first line of its description."""
     field = fields_of(strip(_walk(model, location[:-1]))).get(str(location[-1]))
     return ": " + field.description.splitlines()[0].rstrip(".") if field and field.description else ""
 
@@ -159,7 +159,7 @@ def step(annotation: Any, part: str | int) -> Any:
 
 
 def strip(annotation: Any) -> Any:
-    """Without what surrounds a type: Annotated, or None."""
+    """Return a type without what surrounds it: Annotated, or None."""
     while True:
         if get_origin(annotation) is Annotated:
             first, *marks = get_args(annotation)

@@ -1,4 +1,4 @@
-"""What a scenario file may say, apart from its workload: the engine, the oracle, expectations, variants.
+"""Models of a scenario file, apart from its workload: the engine, the oracle, expectations, variants.
 
 The descriptions below the fields are what the JSON Schema shows.
 """
@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, SkipValidation, Tag, create_model, model_validator
 
-from stateat.kernels.families import BACKENDS, DEVICES, DTYPES, FORMS, ROUNDINGS
 from stateat.sim.events import Holding, Severity
 from stateat.sim.events import Invariant as Law
 from stateat.sim.options import Options
 from stateat.sim.scenario.counts import COUNTS
-from stateat.sim.scenario.truth import Truth
+from stateat.sim.scenario.truth import DIGEST, Truth
 from stateat.sim.schema import (
     Name,
     Strict,
@@ -24,44 +23,19 @@ from stateat.sim.workload.generate import Workload
 
 SCHEMA = "stateat/1"
 INVARIANTS = tuple(word.value for word in Law)
-"""As in docs/invariants.md."""
+"""Invariants, as in docs/invariants.md."""
 MECHANISMS = tuple(f"M{n}" for n in (*range(1, 28), 30, 32))
-"""As in docs/mechanisms.md."""
-_TRUTH = Truth()
+"""Classes of faults, as in docs/mechanisms.md."""
 
 
 def _invariant(name: str) -> str:
-    """Also a key of a mapping, of which a Literal would not say what is allowed."""
+    """Name of an invariant; also a key of a mapping, of which a Literal would not say what is allowed."""
     if name not in INVARIANTS:
         raise ValueError(f"found {name!r}, allowed {', '.join(INVARIANTS)}")
     return name
 
 
 Invariant = Annotated[str, AfterValidator(_invariant)]
-
-
-class Oracle(Strict):
-    """What the truth is computed with."""
-
-    state: str = _TRUTH.state
-    """The state family (docs/states.md): `digest`, a 128-bit fingerprint of the tokens absorbed; `ring`,
-    `gated-delta`, `kda`, `ssd`, `selective-scan` or `short-conv`, arrays beside it, of a model's widths behind a
-    colon (`gated-delta:qwen3-next`)."""
-    dtype: Literal[DTYPES] = _TRUTH.dtype  # type: ignore[valid-type]
-    """Type in which a state is stored between chunks."""
-    kernel: Literal[FORMS] = _TRUTH.kernel  # type: ignore[valid-type]
-    """Form of the computation. `sequential`: float32 bits do not depend on how a prompt is cut; `chunked`, as
-    prefill kernels: they do."""
-    rounding: Literal[ROUNDINGS] = _TRUTH.rounding  # type: ignore[valid-type]
-    """Rounding to a narrower dtype: to `nearest`, or `stochastic`, which draws from the scenario's seed."""
-    backend: Literal[BACKENDS] = _TRUTH.backend  # type: ignore[valid-type]
-    """Library that computes the states: `auto` is Triton where there is a GPU, else torch, else NumPy."""
-    device: Literal[DEVICES] = _TRUTH.device  # type: ignore[valid-type]
-    """Device that computes them: `auto` is the GPU where there is one."""
-
-    def truth(self) -> Truth:
-        """As the oracle takes them."""
-        return Truth(self.state, self.dtype, self.kernel, self.rounding, self.backend, self.device)
 
 
 class Bounds(Strict):
@@ -118,7 +92,7 @@ class FindingModel(Strict):
     invariant: Invariant | None = None
     """An invariant, `I1` and so on (docs/invariants.md)."""
     severity: SeverityName | None = None
-    """How bad it is; the order in which findings are shown."""
+    """Severity; the order in which findings are shown."""
     step: Annotated[int, Field(ge=0)] | None = None
     """The step at whose end it was found."""
     request: str | None = None
@@ -132,9 +106,9 @@ class FindingModel(Strict):
     held: int | None = None
     """The offset that the slot holds, tokens; null where it holds none."""
     verdict: HoldingName | None = None
-    """What the slot holds, in a word."""
+    """Content of the slot, in a word."""
     root: bool | None = None
-    """Whether it is a root cause rather than downstream of another finding."""
+    """Root cause, rather than downstream of another finding."""
 
     @model_validator(mode="after")
     def _something(self) -> FindingModel:
@@ -172,7 +146,7 @@ else:
 
 
 class Expectation(Counted):
-    """What a run must come to. A number is exact, or {min, max}; `poisoned: 0` needs a hit as well: hit_tokens,
+    """Expectation of a run. A number is exact, or {min, max}; `poisoned: 0` needs a hit as well: hit_tokens,
     resume_hit_tokens or hits with a positive minimum (with an offload tier also loaded_tokens or loads), or `vacuous`
     with the reason why not."""
 
@@ -186,29 +160,29 @@ class Expectation(Counted):
     digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
     """The digest of every decision (docs/scenario-files.md#expectations)."""
     ends: dict[str, Ends] | None = None
-    """By request id: the ends of its prefill chunks, tokens, in order; for the first 1000 requests."""
+    """Ends of the prefill chunks by request id, tokens, in order; for the first 1000 requests."""
     hits: dict[str, Number] | None = None
-    """By request id: tokens skipped by the hit of its first admission; for the first 1000 requests."""
+    """Tokens by request id, skipped by the hit of its first admission; for the first 1000 requests."""
     loads: dict[str, Number] | None = None
-    """By request id: tokens that an offload tier or a connector brought at its first admission; for the first 1000
+    """Tokens by request id that an offload tier or a connector brought at its first admission; for the first 1000
     requests."""
     findings: Findings | None = None
     """A list: these findings and no other, in any order. `contains`: these among others."""
     invariants: dict[Invariant, Number] | None = None
-    """By invariant: how many findings it has, of any severity."""
+    """Number of findings by invariant, of any severity."""
     vacuous: Annotated[str, Field(min_length=1)] | None = None
-    """Why `poisoned: 0` means something although no hit is expected."""
+    """Reason why `poisoned: 0` means something although no hit is expected."""
 
 
 class VariantExpectation(Expectation):
-    """What a variant must come to: the sum of its cases, and each case."""
+    """Expectation of a variant: the sum of its cases, and each case."""
 
     cases: dict[str, Expectation] | None = None
-    """By name of a case: what it must come to; the other keys hold for the sum of all cases."""
+    """Expectations by name of a case; the other keys hold for the sum of all cases."""
 
 
 class Override(Strict):
-    """What a variant or a case changes: maps merge, lists replace, a map of another `kind` replaces."""
+    """Changes of a variant or a case: maps merge, lists replace, a map of another `kind` replaces."""
 
     # Validated after merging, as a whole: see stateat.sim.scenario.load.
     preset: SkipValidation[str] | None = None
@@ -219,10 +193,10 @@ class Override(Strict):
     """Changes of the engine."""
     workload: SkipValidation[Workload] | None = None
     """Changes of the workload."""
-    oracle: SkipValidation[Oracle] | None = None
+    oracle: SkipValidation[Truth] | None = None
     """Changes of the oracle."""
     expect: SkipValidation[VariantExpectation] | None = None
-    """What it must come to."""
+    """Expectation of the variant or case."""
 
 
 class File(Strict):
@@ -235,7 +209,7 @@ class File(Strict):
     title: str = ""
     """One line for people."""
     source: str = ""
-    """Where the case comes from: an issue, a pull request, a paper."""
+    """Source of the case: an issue, a pull request, a paper."""
     mechanism: Annotated[list[Mechanism], Field(max_length=8)] = Field(default_factory=list)
     """The classes of fault that it shows, `M1` and so on (docs/mechanisms.md)."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
@@ -244,14 +218,14 @@ class File(Strict):
     """The engine; variants may change it."""
     workload: SkipValidation[Workload] | None = None
     """The requests; variants may change them."""
-    oracle: SkipValidation[Oracle] | None = None
-    """How the truth is computed."""
+    oracle: SkipValidation[Truth] | None = None
+    """Computation of the truth."""
     variants: Annotated[dict[Name, Override], Field(min_length=1, max_length=1000)] | None = None
-    """By name: what to run and compare; without it the file is the one variant, named after its preset."""
+    """Variants by name: what to run and compare; without it the file is the one variant, named after its preset."""
     cases: Annotated[dict[Name, Override], Field(min_length=1, max_length=1000)] | None = None
-    """By name: changes that are crossed with the variants; a variant's outcome is the sum over its cases."""
+    """Cases by name: changes that are crossed with the variants; a variant's outcome is the sum over its cases."""
     expect: SkipValidation[VariantExpectation] | None = None
-    """What the run must come to; with variants each has its own."""
+    """Expectation of the run; with variants each has its own."""
 
 
 class Whole(Strict):
@@ -261,5 +235,5 @@ class Whole(Strict):
     """The engine."""
     workload: Workload
     """The requests."""
-    oracle: Oracle = Oracle()
-    """How the truth is computed."""
+    oracle: Truth = DIGEST
+    """Computation of the truth."""

@@ -1,26 +1,28 @@
 """Key tables of docs/scenario-files.md, printed from the models: what is the default and what a key says.
 
-Run as a module it writes the page anew. Prose, and the cells of types, allowed values and examples, stay as written.
+Run as a module it writes the page anew. Prose, and the cells of types, examples and most allowed values, stay as
+written.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from stateat.sim.options import Costs, GroupOptions, Offload, Options, Speculative
+from stateat.sim.options import METHODS, Costs, GroupOptions, Offload, Options, Speculative
+from stateat.sim.releases.presets import PRESETS
 from stateat.sim.scenario.models import (
     Bounds,
     File,
     FindingModel,
-    Oracle,
     Override,
     SomeEnds,
     VariantExpectation,
 )
+from stateat.sim.scenario.truth import STATES, Truth
 from stateat.sim.schema import fields_of
 from stateat.sim.workload.arrivals import ClosedLoop, Gamma, Poisson, Steps
 from stateat.sim.workload.generate import Workload
@@ -53,13 +55,19 @@ TABLES: dict[str, tuple[type[Any], ...]] = {
     "`workload.prefixes` with `kind: repeat`": (Repeat,),
     "`workload.prefixes.levels[]`": (Level,),
     "`workload.trace`": (Trace,),
-    "`oracle`": (Oracle,),
+    "`oracle`": (Truth,),
     "`variants.*` and `cases.*`": (Override,),
     "`expect`": (VariantExpectation,),
     "`expect.findings[]`": (FindingModel,),
     "`expect.*` bounds and lists": (Bounds, SomeEnds),
 }
 """Models of each table, by the heading above it."""
+CLOSED: dict[tuple[type[Any], str], Iterable[str]] = {
+    (Options, "preset"): PRESETS,
+    (Speculative, "method"): METHODS,
+    (Truth, "state"): STATES,
+}
+"""Allowed values of keys that are printed too."""
 
 
 def printed(page: str) -> str:
@@ -71,6 +79,7 @@ def printed(page: str) -> str:
 
 
 def _lines(page: str) -> Iterator[str]:
+    models: tuple[type[Any], ...] = ()
     fields: dict[str, Any] = {}
     for line in page.splitlines(keepends=True):
         if line.startswith("#"):
@@ -79,6 +88,9 @@ def _lines(page: str) -> Iterator[str]:
         if fields and (row := re.match(r"\| `(\w+)` \|", line)):
             _, key, kind, default, allowed, example, *_ = line.split("|")
             field = fields[row[1]]
+            for model in models:
+                if values := CLOSED.get((model, row[1])):
+                    allowed = f" {', '.join(f'`{value}`' for value in values)} "
             line = "|".join(["", key, kind, _default(field, default), allowed, example, f" {says(field)} ", "\n"])
         yield line
 

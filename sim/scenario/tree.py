@@ -47,7 +47,7 @@ class Node:
     value: Any
     """A ``dict[str, Node]``, a ``list[Node]``, or text, a number, a truth value or None."""
     line: int
-    """From 1; of the key, for a value of a mapping. 0: it was written in no file."""
+    """Line of the value, from 1; of the key, for a value of a mapping. 0: it was written in no file."""
     path: str
     """The keys that lead to it, as written in the file: ``variants.old gate.engine.groups[0]``."""
     text: str | None = None
@@ -69,7 +69,7 @@ class Problem:
     line: int
     path: str
     text: str
-    """What was found and what is allowed."""
+    """Message: what was found and what is allowed."""
 
 
 def failure(file: Path, problems: Iterable[Problem]) -> InputError:
@@ -312,7 +312,7 @@ def locate(root: Node, location: Location) -> tuple[Node, str]:
 
 
 def found(node: Node) -> str:
-    """What a node holds, in words: text with quotes, and as written where YAML reads it otherwise."""
+    """Return what a node holds, in words: text with quotes, and as written where YAML reads it otherwise."""
     value, text = node.value, node.text
     if isinstance(value, dict):
         return "a mapping" if value else "an empty mapping"

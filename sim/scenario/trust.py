@@ -1,4 +1,4 @@
-"""What the scenario file of a stranger may make the program do (docs/security.md).
+"""Trust: what the scenario file of a stranger may make the program do (docs/security.md).
 
 A file is data. Where it names code (``module:Class``), whoever runs it must have said that it may; where it names a
 file outside its own folder, that is shown before the file is read.
@@ -20,7 +20,7 @@ CONSENT = (
     "code that the file names, allowed with --allow-code (from Python: allow_code=True), which lets it run any code"
 )
 IN_PYTHON = "code that the mapping names, allowed with allow_code=True, which lets it run any code"
-"""Of what was written in no file."""
+"""The same of a scenario that is written in no file."""
 
 
 def code(node: Node) -> Iterator[Problem]:

@@ -101,11 +101,11 @@ class Sample(Strict):
     """Points drawn at random, from a seed of their own."""
 
     n: Annotated[int, Field(ge=1, le=MAX_POINTS)]
-    """How many points."""
+    """Number of points."""
     seed: Seed = 0
-    """Of the drawing."""
+    """Seed of the drawing."""
     over: Annotated[dict[str, Distribution], Field(min_length=1, max_length=100)]
-    """By key: how its values are drawn."""
+    """Distributions by key: how its values are drawn."""
 
 
 def _base(value: Any) -> Any:
@@ -132,7 +132,7 @@ class SweepFile(Strict):
         ]
         | None
     ) = None
-    """By key of the scenario (`engine.num_blocks`): its values. The points are all combinations."""
+    """Values by key of the scenario (`engine.num_blocks`). The points are all combinations."""
     sample: Sample | None = None
     """Instead of a grid: points drawn at random."""
     seeds: (

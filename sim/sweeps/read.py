@@ -199,7 +199,7 @@ def _try(plan: Plan) -> tuple[str, ...]:
     warned: dict[str, None] = {}
     proven: set[tuple[str, str]] = set()
     refused: dict[str, str] = {}
-    """By what is wrong, told with the first point at which it is."""
+    """Problems by what is wrong, told with the first point at which it is."""
     budget = CAREFUL
     for axis, value, combinations in _trials(plan):
         place, first = (axis, value), ("", "")

@@ -200,7 +200,7 @@ class BatchRows:
         self._counts: list[list[int]] = []
 
     def update(self, present: Sequence[str]) -> dict[str, list[int]]:
-        """Who is in the batch now: newcomers take the rows of those who left, then the last rows move into the gaps.
+        """Members of the batch now: newcomers take the rows of those who left, then the last rows move into the gaps.
 
         Returns the counts that lie in the rows of those who were there before.
         """
@@ -220,5 +220,5 @@ class BatchRows:
         return found
 
     def keep(self, counts: dict[str, list[int]]) -> None:
-        """What the step's verification left in each row."""
+        """Keep what the step's verification left in each row."""
         self._counts = [list(counts[name]) for name in self._names]

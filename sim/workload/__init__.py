@@ -1,4 +1,4 @@
-"""Who arrives, when, with which tokens."""
+"""Workload: who arrives, when, with which tokens."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class Arrival:
 
     id: str
     index: int
-    """Its place in the workload; gives its output tokens."""
+    """Place in the workload; gives its output tokens."""
     time: int
-    """When it arrives: microseconds, or a step under ``clock: steps``. With ``after``: the delay from then."""
+    """Arrival: microseconds, or a step under ``clock: steps``. With ``after``: the delay from then."""
     segments: Segments
     max_tokens: int = 1
     accepted_drafts: tuple[int, ...] | None = None
@@ -23,9 +23,9 @@ class Arrival:
     external: int = 0
     """Leading tokens that a connector computed."""
     load_error: bool = False
-    """Whether what a connector or a tier should bring at its first admission does not arrive."""
+    """True if what a connector or a tier should bring at its first admission does not arrive."""
     abort: int | None = None
-    """When it is taken away again."""
+    """Time at which the request is taken away again."""
     encoder: tuple[tuple[int, int], ...] = ()
     """(start, length) of spans of the prompt that an encoder computes (images, audio)."""
     after: str | None = None

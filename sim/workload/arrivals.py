@@ -1,4 +1,4 @@
-"""When requests arrive: models of the file, and the schedule that each gives.
+"""Arrivals of requests: models of the file, and the schedule that each gives.
 
 Times are microseconds, or steps under ``clock: steps``.
 """
@@ -71,7 +71,7 @@ Arrivals = Poisson | Gamma | ClosedLoop | Steps
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """When a request (or a conversation) begins."""
+    """Time at which a request (or a conversation) begins."""
 
     time: int
     """Absolute; with ``after``, the delay from then."""

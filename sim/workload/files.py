@@ -48,19 +48,19 @@ def resolve(path: str, base: Path, where: str) -> Path:
 
 
 def inside(path: Path, folder: Path) -> bool:
-    """Whether a path leads into a folder, links followed."""
+    """Return True if a path leads into a folder, links followed."""
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
 def outside(paths: Iterable[str], base: Path) -> list[Path]:
-    """Where paths that a file in the folder ``base`` names lead, of those that leave it. ``shared:`` is not among
-    them: whoever runs the file has chosen that folder."""
+    """Return where those paths lead that a file in the folder ``base`` names and that leave it. ``shared:`` is not
+    among them: whoever runs the file has chosen that folder."""
     own = [base / path for path in paths if not path.startswith(SHARED) and "\0" not in path]
     return list(dict.fromkeys(Path(os.path.realpath(path)) for path in own if not inside(path, base)))
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is such a file; no name is an error."""
+    """Return True if there is such a file; no name is an error."""
     try:
         return path.is_file()
     except (OSError, ValueError):
@@ -69,8 +69,8 @@ def is_file(path: Path) -> bool:
 
 @contextmanager
 def discreet(file: Path, base: Path) -> Iterator[None]:
-    """Of a file outside ``base`` (the scenario file's folder) no line is quoted: its scenario may be a stranger's, and
-    the file anybody's. InputError then names the line alone."""
+    """Quote no line of a file outside ``base`` (the scenario file's folder): its scenario may be a stranger's, and the
+    file anybody's. InputError then names the line alone."""
     try:
         yield
     except InputError as error:

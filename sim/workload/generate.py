@@ -38,16 +38,16 @@ Budget = Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)]
 
 
 class Workload(Strict):
-    """Who arrives: `requests` written out, a `trace`, or generated from `arrivals`, `count`, `prompt` and so on."""
+    """Requests: `requests` written out, a `trace`, or generated from `arrivals`, `count`, `prompt` and so on."""
 
     budgets: list[Budget] = Field(default_factory=list, max_length=MAX_REQUESTS)
     """Token budget of step 0, 1, ...; later steps have max_num_batched_tokens. Steps that schedule nothing use one."""
     resets: list[Time] = Field(default_factory=list, max_length=MAX_REQUESTS)
-    """When the pool's prefix cache is emptied: before the first step at or after each time (microseconds, or a
+    """Resets of the pool's prefix cache: before the first step at or after each time (microseconds, or a
     step under `clock: steps`); the offload tier stays. As in vLLM nothing happens while a block is in use."""
     reset_running_requests: bool = False
-    """Whether a reset first puts the running requests back to the head of the queue, as preempted ones, so that no
-    block is in use; they are admitted again in the same step."""
+    """Resets first put the running requests back to the head of the queue, as preempted ones, so that no block is
+    in use; they are admitted again in the same step."""
     requests: list[Request] | None = None
     """Requests written out."""
     trace: Trace | None = None

@@ -26,7 +26,7 @@ class Request(Strict):
     id: Name
     """A name, unique in the workload; findings and expectations name the request by it."""
     arrive: Time = 0
-    """When it arrives: microseconds, or a step under `clock: steps`. With `after`: the delay from then."""
+    """Arrival: microseconds, or a step under `clock: steps`. With `after`: the delay from then."""
     prompt: Annotated[list[Segment], Field(min_length=1)]
     """Segments [seed, length] of its prompt, tokens. A seed is a text; a negative one, -1 - i, is the output of
     the workload's i-th request (from 0)."""
@@ -41,10 +41,9 @@ class Request(Strict):
     embedding a token. The tokens there stand for the item: equal tokens and length are the same item, wherever it
     stands, and never the same as these tokens as text."""
     load_error: bool = False
-    """Whether the states that a connector or the tier should bring at its first admission do not arrive (rule
-    `load_failure`)."""
+    """States that a connector or the tier should bring at its first admission do not arrive (rule `load_failure`)."""
     abort: Time | None = None
-    """When it is taken away again: microseconds, or a step under `clock: steps`."""
+    """Abort, when the request is taken away again: microseconds, or a step under `clock: steps`."""
     after: str | None = None
     """The id of the request whose end it waits for."""
     snapshots: list[Length] = Field(default_factory=list, max_length=1000)
@@ -79,7 +78,7 @@ def arrivals_of(requests: Sequence[Request]) -> list[Arrival]:
 
 
 def check(requests: Sequence[Request], max_model_len: int, num_drafts: int) -> Iterator[Complaint]:
-    """What is wrong with the requests, given the engine's longest sequence and its drafts a proposal (K)."""
+    """Problems of the requests, given the engine's longest sequence and its drafts a proposal (K)."""
     if not requests:
         yield (), "found an empty list, allowed at least one request (the workload is empty)"
     yield from _ids(requests)

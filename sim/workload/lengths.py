@@ -1,4 +1,4 @@
-"""How long prompts and outputs are: models of the file, and draws from each. Lengths are tokens, at least 1."""
+"""Lengths of prompts and outputs: models of the file, and draws from each. Lengths are tokens, at least 1."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stateat.sim.workload.files import discreet, resolve
 from stateat.sim.workload.streams import lognormal, uniforms
 
 MAX_ROWS = 10_000_000
-"""Of a table of lengths."""
+"""Rows of a table of lengths, at most."""
 
 
 class Fixed(Strict):

@@ -1,4 +1,4 @@
-"""What prompts have in common: models of the file, and the prompts that each gives.
+"""Prefixes that prompts have in common: models of the file, and the prompts that each gives.
 
 A segment's seed says which text it is. Those of generated workloads and of traces come from ranges of their
 own, so that texts of different origin never agree by accident (seeds are below 2**31):
@@ -62,7 +62,7 @@ class Tree(Strict):
     kind: Literal["tree"]
     """Prompts begin with a path through a tree; the rest (at least a token) is their own."""
     levels: Annotated[list[Level], Field(min_length=1, max_length=16)]
-    """From the root down."""
+    """Levels from the root down."""
     zipf: Annotated[float, Field(ge=0, le=10)] = 0.0
     """Popularity of a node's children: child k (from 1) is drawn in proportion to 1 / k**zipf; 0 is uniform."""
 

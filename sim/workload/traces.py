@@ -49,7 +49,7 @@ AZURE = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TraceRow:
     """One row of a trace."""
 
     id: str
@@ -78,7 +78,7 @@ def read(trace: Trace, base: Path, where: str) -> list[Arrival]:
     return arrivals
 
 
-def _arrivals(trace: Trace, file: Path, where: str, start_us: int, rows: Iterable[Row]) -> list[Arrival]:
+def _arrivals(trace: Trace, file: Path, where: str, start_us: int, rows: Iterable[TraceRow]) -> list[Arrival]:
     arrivals: list[Arrival] = []
     segments = 0
     for row in rows:
@@ -118,7 +118,7 @@ def _hashed(
     unit: int,
     clock: Callable[[dict[str, Any]], int],
     name: Callable[[int, dict[str, Any]], str],
-) -> Iterator[Row]:
+) -> Iterator[TraceRow]:
     """Rows whose prompt is given as ids of its blocks of ``unit`` tokens."""
     origin: int | None = None
     for number, (line, row) in enumerate(_json_rows(file, lines)):
@@ -129,7 +129,7 @@ def _hashed(
                 raise _Broken(f"timestamp: found {row['timestamp']}, allowed no time before the first row's")
             prompt = _integer(row, "input_length", 1, MAX_STEP_TOKENS)
             segments = _blocks(row.get("hash_ids"), prompt, unit, number)
-            yield Row(name(number, row), now - origin, segments, _output(row, "output_length"))
+            yield TraceRow(name(number, row), now - origin, segments, _output(row, "output_length"))
         except _Broken as broken:
             raise InputError(f"{file}:{line}: {broken}") from None
 
@@ -148,11 +148,11 @@ def _blocks(ids: Any, prompt: int, unit: int, number: int) -> Segments:
     )
 
 
-def _mooncake(file: Path, lines: Iterable[str]) -> Iterator[Row]:
+def _mooncake(file: Path, lines: Iterable[str]) -> Iterator[TraceRow]:
     return _hashed(file, lines, 512, lambda row: _time(row, "timestamp", 1e3), lambda number, _: f"r{number}")
 
 
-def _bailian(file: Path, lines: Iterable[str]) -> Iterator[Row]:
+def _bailian(file: Path, lines: Iterable[str]) -> Iterator[TraceRow]:
     seen: set[str] = set()
 
     def name(number: int, row: dict[str, Any]) -> str:
@@ -167,7 +167,7 @@ def _bailian(file: Path, lines: Iterable[str]) -> Iterator[Row]:
     return _hashed(file, lines, 16, lambda row: _time(row, "timestamp", 1e6), name)
 
 
-def _azure(file: Path, lines: Iterable[str]) -> Iterator[Row]:
+def _azure(file: Path, lines: Iterable[str]) -> Iterator[TraceRow]:
     rows = csv_rows(file, lines)
     first, header = next(rows, (0, []))
     if not first:
@@ -185,7 +185,7 @@ def _azure(file: Path, lines: Iterable[str]) -> Iterator[Row]:
             time_us = _since(origin, now)
             prompt = _integer(_numbers(row), "ContextTokens", 1, MAX_STEP_TOKENS)
             segments = ((own(number), prompt),)
-            yield Row(f"r{number}", time_us, segments, _output(_numbers(row), "GeneratedTokens"))
+            yield TraceRow(f"r{number}", time_us, segments, _output(_numbers(row), "GeneratedTokens"))
         except _Broken as broken:
             raise InputError(f"{file}:{line}: {broken}") from None
 
@@ -212,7 +212,7 @@ def _numbers(row: dict[str, Any]) -> dict[str, Any]:
     return {k: int(v) if isinstance(v, str) and v.isdecimal() and len(v) < 19 else v for k, v in row.items()}
 
 
-def _jsonl(file: Path, lines: Iterable[str]) -> Iterator[Row]:
+def _jsonl(file: Path, lines: Iterable[str]) -> Iterator[TraceRow]:
     seen: set[str] = set()
     keys = ("id", "arrive", "prompt", "max_tokens")
     for line, row in _json_rows(file, lines):
@@ -228,7 +228,7 @@ def _jsonl(file: Path, lines: Iterable[str]) -> Iterator[Row]:
             seen.add(name)
             row = {"arrive": 0, "max_tokens": 1, **row}
             arrive = _integer(row, "arrive", 0, MAX_TIME)
-            yield Row(name, arrive, _segments(row.get("prompt")), _output(row, "max_tokens"))
+            yield TraceRow(name, arrive, _segments(row.get("prompt")), _output(row, "max_tokens"))
         except _Broken as broken:
             raise InputError(f"{file}:{line}: {broken}") from None
 
@@ -272,7 +272,7 @@ def _shown(value: Any) -> str:
     return "nothing" if value is None else shown(value)
 
 
-_READERS: dict[str, Callable[[Path, Iterable[str]], Iterator[Row]]] = {
+_READERS: dict[str, Callable[[Path, Iterable[str]], Iterator[TraceRow]]] = {
     "mooncake": _mooncake,
     "bailian": _bailian,
     "azure": _azure,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from stateat.kernels.families import FAMILIES
 from stateat.oracle import numerics
 from stateat.oracle.audit import Auditor
-from stateat.oracle.numerics import Check, Numerics, TooLarge, relative_error
+from stateat.oracle.numerics import ClaimedSlot, Numerics, TooLarge, relative_error
 from stateat.oracle.states import Arithmetic, Numeric, family
 from stateat.oracle.states.lazy import LazyState
 from stateat.sim.events import SCHEMA, Group
@@ -47,7 +47,7 @@ def measured(made: Numeric, *pairs: tuple[LazyState, int]) -> numerics.Measured:
     for i, (held, claimed) in enumerate(pairs):
         truth = made.state_at(TOKENS, claimed)
         finding = None if made.equal(held, truth) else i
-        ledger.note(Check(held, truth, "a", "gdn", 0, i, claimed, 0, 0, finding))
+        ledger.note(ClaimedSlot(held, truth, "a", "gdn", 0, i, claimed, 0, 0, finding))
     ledger.flush()
     return ledger.measured
 
@@ -87,7 +87,7 @@ def test_of_a_ring_the_error_is_the_share_of_entries_that_differ() -> None:
 
 def test_the_shape_of_chunks_is_noise_of_a_chunked_kernel_and_of_no_other() -> None:
     pytest.importorskip("torch")
-    chunked = family("gated-delta", Arithmetic(backend="torch", kernel="chunked"))
+    chunked = family("gated-delta", Arithmetic(backend="torch", form="chunked"))
     sequential = family("gated-delta", Arithmetic(backend="torch"))
     assert isinstance(chunked, Numeric) and isinstance(sequential, Numeric)
     assert measured(sequential, (through(sequential, [37]), LENGTH)).exact == 1
@@ -100,12 +100,12 @@ def test_the_shape_of_chunks_is_noise_of_a_chunked_kernel_and_of_no_other() -> N
 def test_a_chunked_truth_is_computed_in_one_go_even_where_a_shorter_prefix_is_known() -> None:
     """Whoever continues off the kernel's grid has other bits; the truth never does."""
     pytest.importorskip("torch")
-    made = family("gated-delta", Arithmetic(backend="torch", kernel="chunked"))
+    made = family("gated-delta", Arithmetic(backend="torch", form="chunked"))
     assert isinstance(made, Numeric)
     ledger = Numerics(made)
     for end in (37, LENGTH):
         truth = made.state_at(TOKENS, end)
-        ledger.note(Check(through(made, [], end), truth, "a", "gdn", 0, end, end, 0, 0, None))
+        ledger.note(ClaimedSlot(through(made, [], end), truth, "a", "gdn", 0, end, end, 0, 0, None))
         ledger.flush()
     assert (ledger.measured.exact, ledger.measured.noise) == (2, 0)
     # The control: what continues from 37 is noise.
@@ -145,7 +145,7 @@ def test_states_that_share_a_history_are_computed_once() -> None:
     leaves = [counting.advance(base, TOKENS, 64, 64 + n, ()) for n in range(1, 9)]
     ledger = Numerics(counting)
     for i, leaf in enumerate(leaves):
-        ledger.note(Check(leaf, counting.state_at(TOKENS, 65 + i), "a", "gdn", 0, i, 65 + i, 0, 0, None))
+        ledger.note(ClaimedSlot(leaf, counting.state_at(TOKENS, 65 + i), "a", "gdn", 0, i, 65 + i, 0, 0, None))
     ledger.flush()
     assert ledger.measured.exact == 8
     # The truth in one go, what is held from one base.
@@ -189,7 +189,7 @@ def test_a_state_that_does_not_fit_is_refused_with_its_bytes(monkeypatch: pytest
     monkeypatch.setattr(numerics, "available_bytes", lambda: 5 * made.state_bytes)
     ledger = Numerics(made)
     for n in range(1, 9):
-        ledger.note(Check(through(made, [], n), made.state_at(TOKENS, n), "a", "gdn", 0, n, n, 0, 0, None))
+        ledger.note(ClaimedSlot(through(made, [], n), made.state_at(TOKENS, n), "a", "gdn", 0, n, n, 0, 0, None))
     with pytest.raises(TooLarge, match=rf"8 states of {made.state_bytes:,} bytes are"):
         ledger.flush()
 

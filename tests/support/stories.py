@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from stateat.oracle.audit import Auditor
-from stateat.oracle.states import Family
+from stateat.oracle.states import StateFamily
 from stateat.sim.events import SCHEMA, Finding, Group
 
 B = 16
@@ -28,7 +28,7 @@ class Story:
         drafts: int = 0,
         cap: int = 1000,
         threshold: int = 0,
-        family: Family | None = None,
+        family: StateFamily | None = None,
         **more: object,
     ) -> None:
         self.auditor = Auditor(family)

@@ -19,7 +19,7 @@ Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32,200}$")]
 Version = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z.+_-]{0,100}$")]
 Words = Annotated[str, StringConstraints(max_length=10_000)]
 Table = list[list[Whole]]
-"""For each group, the blocks of its columns."""
+"""Blocks of each group's columns."""
 
 RowSaid = tuple[str, Whole, Whole, list[Token], Table | None, Table | None, Words, Whole, Whole]
 """id, start, end, drafts, the whole table or None, appended blocks or None, what stopped it, the offset it exports, the
@@ -56,7 +56,7 @@ class Begun(TypedDict):
     warnings: list[Words]
 
 
-class Step(TypedDict):
+class StepAnswer(TypedDict):
     """Decisions of a step."""
 
     aborted: list[Event]
@@ -118,11 +118,11 @@ def _kind(said: Any) -> str:
 HELLO = Answer(Hello)
 BEGUN = Answer(Begun)
 ADDED = Answer(dict)
-STEP = Answer(Step)
+STEP = Answer(StepAnswer)
 COMMIT = Answer(Commit)
 
 
-class Check:
+class AnswerCheck:
     """Holds the numbers of answers against the configuration and the requests; raises EngineError."""
 
     def __init__(self, name: str, options: Options) -> None:

@@ -24,11 +24,11 @@ VERSION = re.compile(r"^(?:__version__ = (?:version = )?['\"]|Version: )v?(\d+\.
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedEngine:
     """An engine that was asked for. Two of them are two engines, whatever release both say that they are."""
 
     spec: str
-    """As it was named."""
+    """Name under which it was asked for."""
     label: str
     """Name in tables, test cases, JSON and messages; no other engine of the command has it."""
     release: str = ""
@@ -39,7 +39,7 @@ class Asked:
 
     @property
     def place(self) -> str:
-        """Where its files are; of a release its name."""
+        """Path of its files; of a release its name."""
         where = self.folder or self.python
         return self.spec if where is None else str(real(where))
 
@@ -71,7 +71,7 @@ class Asked:
         return ""
 
 
-def asked(spec: str) -> Asked | None:
+def asked(spec: str) -> AskedEngine | None:
     """The engine of a spec that names one by itself; None for ``reference`` and ``vllm``. Its label is not final.
 
     Raises InputError for what names none.
@@ -82,27 +82,27 @@ def asked(spec: str) -> Asked | None:
     if not spec.startswith(PREFIX) or not what:
         raise InputError(f"--engine {spec}: allowed are reference, vllm, vllm:RELEASE and vllm:FOLDER")
     if "/" in what or what.startswith((".", "~")):
-        return Asked(spec, spec, folder=absolute(Path(what).expanduser()))
+        return AskedEngine(spec, spec, folder=absolute(Path(what).expanduser()))
     if not install.RELEASE.fullmatch(what):
         raise InputError(
             f"--engine {spec}: found release {what!r}, allowed is one such as 0.27.0, or a folder: vllm:./{what}"
         )
-    return Asked(spec, spec, what)
+    return AskedEngine(spec, spec, what)
 
 
-def of_release(release: str) -> Asked:
+def of_release(release: str) -> AskedEngine:
     """An installed release, as ``vllm:RELEASE`` names it."""
-    return Asked(PREFIX + release, PREFIX + release, release)
+    return AskedEngine(PREFIX + release, PREFIX + release, release)
 
 
-def of_python(python: str) -> Asked:
+def of_python(python: str) -> AskedEngine:
     """Somebody's Python: a path where the text has a separator (``./python3``), else a program on ``PATH``."""
     text = os.path.expanduser(python)
     path = absolute(Path(text)) if os.path.dirname(text) else Path(text)
-    return Asked(f"vllm (--vllm-python {python})", "", python=path)
+    return AskedEngine(f"vllm (--vllm-python {python})", "", python=path)
 
 
-def check_apart(engines: Sequence[Asked]) -> None:
+def check_apart(engines: Sequence[AskedEngine]) -> None:
     """Raises InputError where two are the same engine: the second would only do the same again."""
     seen: dict[str, str] = {}
     for each in engines:
@@ -111,7 +111,7 @@ def check_apart(engines: Sequence[Asked]) -> None:
         seen[each.place] = each.spec
 
 
-def labelled(engines: Sequence[Asked]) -> list[Asked]:
+def labelled(engines: Sequence[AskedEngine]) -> list[AskedEngine]:
     """The same, each once, with final labels: of a folder the last parts of its path, as few as tell it from others.
 
     A git checkout has its commit behind that, with ``+dirty`` where a Python file is not as committed. Raises
@@ -125,7 +125,7 @@ def labelled(engines: Sequence[Asked]) -> list[Asked]:
         if (path := each.folder or each.python) is not None:
             label = PREFIX + _name(path, paths, 1 if each.python is None else 3)
             label += _commit(each.folder) if each.folder is not None else ""
-        found.append(Asked(each.spec, label, each.release, each.folder, each.python))
+        found.append(AskedEngine(each.spec, label, each.release, each.folder, each.python))
     for i, each in enumerate(found):
         for other in found[:i]:
             if other.label == each.label:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from stateat.sim.adapters.vllm.answers import ADDED, BEGUN, COMMIT, STEP, Check, Event, RowSaid
+from stateat.sim.adapters.vllm.answers import ADDED, BEGUN, COMMIT, STEP, AnswerCheck, Event, RowSaid
 from stateat.sim.adapters.vllm.config import refused, wire
 from stateat.sim.adapters.vllm.process import Child
 from stateat.sim.cache.groups import CopyOnWrite
@@ -59,7 +59,7 @@ class LiveScheduler:
         self.child = child
         self.num_drafts = options.speculative.num_speculative_tokens
         self._refuse(options, "engine")
-        self._check = Check(child.name, options)
+        self._check = AnswerCheck(child.name, options)
         about = child.ask({"do": "init", "config": wire(options)}, BEGUN)
         self.warnings = about["warnings"]
         self._free = about["free"]

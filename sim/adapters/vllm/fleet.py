@@ -12,7 +12,7 @@ from stateat.sim.adapters.vllm import install
 from stateat.sim.adapters.vllm.asked import (
     OWN,
     REFERENCE,
-    Asked,
+    AskedEngine,
     asked,
     check_apart,
     labelled,
@@ -68,11 +68,11 @@ class Fleet:
             self.specs = [own.spec if spec == OWN else spec for spec in self.specs]
         wanted = [*self.specs, *[baseline] * bool(baseline)]
         found = {spec: own if own is not None and spec == own.spec else asked(spec) for spec in wanted}
-        check_apart([found[spec] or Asked(spec, spec) for spec in self.specs])
+        check_apart([found[spec] or AskedEngine(spec, spec) for spec in self.specs])
         # A baseline may be one of the others too: a release is held to itself.
         final = {each.place: each for each in labelled([each for each in found.values() if each is not None])}
         self._engines = {spec: None if each is None else final[each.place] for spec, each in found.items()}
-        """By spec; None for the reference engine and for each variant's own release."""
+        """Workers by spec; None for the reference engine and for each variant's own release."""
         self._labels = {each.label: each for each in final.values()}
 
     @property
@@ -115,14 +115,14 @@ class Fleet:
         the reference engine."""
         return self._make(run.engine) if run.engine else None
 
-    def of(self, preset: str) -> tuple[Asked, Make]:
+    def of(self, preset: str) -> tuple[AskedEngine, Make]:
         """The one live engine that stands for a preset's release, started, and what makes its scheduler."""
         each = self._resolve(self.specs[0], preset)
         assert each is not None
         self._child(each.label)
         return each, self._make(each.label)
 
-    def says(self, each: Asked) -> str:
+    def says(self, each: AskedEngine) -> str:
         """The release that an engine says it is or comes from; '' where it does not say."""
         if each.python is None:
             return each.version
@@ -173,7 +173,7 @@ class Fleet:
             self._children[label] = child
         return child
 
-    def _resolve(self, spec: str, preset: str) -> Asked | None:
+    def _resolve(self, spec: str, preset: str) -> AskedEngine | None:
         """A spec's engine for a run of this preset; None for the reference engine."""
         each = self._engines[spec]
         if each is None and spec == OWN:
@@ -181,7 +181,7 @@ class Fleet:
             each = self._labels.setdefault(each.label, each)
         return each
 
-    def _near(self, each: Asked) -> str:
+    def _near(self, each: AskedEngine) -> str:
         """The preset that an engine stands nearest to: which states a chunk reads and writes is not asked of it."""
         version = ""
         # Why it does not start is told by each of its runs.

@@ -31,7 +31,7 @@ CHILD = Path(__file__).resolve().parent.parent / "vllm_child"
 """The folder that a Python with vLLM runs: ``python FOLDER``."""
 BASE = "base"
 NOTES = "stateat.json"
-"""In each finished folder: what it is. A folder without it is not installed."""
+"""Note in each finished folder: what it is. A folder without it is not installed."""
 
 REQUIREMENTS = ("pydantic>=2.12,<3", "msgspec>=0.19", "packaging>=23")
 """All that importing a scheduler needs beside the release, where the base environment is not pinned."""
@@ -47,7 +47,7 @@ ROOM = 1 << 30
 HARMLESS = ("PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX", "VLLM_LOGGING_LEVEL")
 """Variables that Python and releases read and that decide nothing; they are left as they are."""
 WHY = ("ERROR", "Expected sha256", "Got")
-"""How the lines begin in which pip says why it failed."""
+"""Beginnings of the lines in which pip says why it failed."""
 
 Say = Callable[[str], None]
 

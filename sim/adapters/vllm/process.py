@@ -20,17 +20,17 @@ from stateat.sim.errors import EngineError, RefusedError
 from stateat.sim.printable import short
 
 START_S = 180.0
-"""For importing a release; a real torch on a cold disk takes its time."""
+"""Seconds for importing a release; a real torch on a cold disk takes its time."""
 ANSWER_S = 120.0
-"""For one step."""
+"""Seconds for one step."""
 LOOK_S = 0.05
-"""How often a child that has not answered yet is looked after: whether it prints, whether it still runs."""
+"""Seconds between two looks at a child that has not answered yet: does it print, does it still run?"""
 LONGEST_ANSWER = 1 << 26
 """Bytes: a step that hands out two million blocks needs a quarter of it."""
 MOST_PRINTED = 1 << 26
 """Bytes that a child may print for one answer."""
 MARK = "STATEAT_WORKER"
-"""In the environment of a worker and of all that it starts: which worker that is, of which process."""
+"""Variable in the environment of a worker and of all that it starts: which worker that is, of which process."""
 _NUMBERS = count()
 GUARD = """read line
 kill -s KILL -- "-$0"

@@ -37,7 +37,7 @@ def features(items):
 
 
 def features_in_window(features, start, end):
-    """In place of the release's helper, which lies in a package that is stood in for."""
+    """Stand-in for the release's helper, which lies in a package that is stood in for."""
     spans = [feature.mm_position for feature in features]
     return sum(s.offset + s.length <= start for s in spans), sum(s.offset < end for s in spans)
 

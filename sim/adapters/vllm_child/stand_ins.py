@@ -133,7 +133,7 @@ class _Loader(importlib.abc.Loader):
 
 
 class _Unused(importlib.abc.MetaPathFinder):
-    """Before all others: parts of vLLM that decide nothing."""
+    """Modules stood in for before all others: parts of vLLM that decide nothing."""
 
     def __init__(self, used):
         self.used = used
@@ -147,7 +147,7 @@ class _Unused(importlib.abc.MetaPathFinder):
 
 
 class _Missing(importlib.abc.MetaPathFinder):
-    """After all others: third-party modules that are not installed."""
+    """Modules stood in for after all others: third-party modules that are not installed."""
 
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in ABSENT:

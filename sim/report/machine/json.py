@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from math import isfinite
 from typing import Any
 
@@ -103,7 +102,7 @@ def finding_tree(finding: Finding) -> dict[str, Any]:
 def _states(states: States) -> dict[str, Any]:
     """Return what the arithmetic of a state family said."""
     return {
-        **asdict(states.truth),
+        **states.truth.keyed,
         "state_bytes": states.state_bytes,
         "checked": states.checked,
         "verdicts": dict(states.verdicts),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stateat.sim.events import Finding, Severity, Stop
 from stateat.sim.report.pictures.style import BLUE, FAINT, GREEN, INK, ORANGE, POISON, PURPLE, SKY, YELLOW, fits, plain
-from stateat.sim.report.pictures.timeline import Piece, State, Timeline, Track
+from stateat.sim.report.pictures.timeline import DrawnChunk, State, Timeline, Track
 from stateat.sim.report.words.findings import findings_of
 from stateat.sim.run.result import Outcome
 
@@ -80,7 +80,7 @@ class _Picture:
     def finish(self, step: int) -> float:
         return self.timeline.steps.finish(step) * self.scale.factor
 
-    def span(self, piece: Piece) -> tuple[float, float]:
+    def span(self, piece: DrawnChunk) -> tuple[float, float]:
         begin, finish = self.timeline.span(piece)
         return begin * self.scale.factor, finish * self.scale.factor
 
@@ -154,7 +154,7 @@ class Lanes(_Picture):
                 if hit > 0.3 * self.height and self._fits(label, width):
                     self._text(x + width / 2, y + hit / 2, label, color="#666666", fontsize=7)
 
-    def _piece(self, track: Track, piece: Piece, labelled: bool) -> None:
+    def _piece(self, track: Track, piece: DrawnChunk, labelled: bool) -> None:
         left, right = self.span(piece)
         bottom, top = self.y(track.request, piece.start), self.y(track.request, piece.end)
         color, hatch = style_of(piece.stop)
@@ -339,12 +339,12 @@ def poison_of(outcome: Outcome) -> list[Finding]:
     return [f for _, f in findings_of(outcome) if f.severity == Severity.POISON and f.claimed is not None]
 
 
-def _merged(chunks: Sequence[Piece]) -> Iterator[Piece]:
+def _merged(chunks: Sequence[DrawnChunk]) -> Iterator[DrawnChunk]:
     """Decode steps in a row as one piece."""
-    run: Piece | None = None
+    run: DrawnChunk | None = None
     for piece in chunks:
         if run and run.stop == piece.stop == "decode" and run.step + run.steps == piece.step:
-            run = Piece(run.step, run.steps + piece.steps, run.time_us, run.start, piece.end, 0, "decode")
+            run = DrawnChunk(run.step, run.steps + piece.steps, run.time_us, run.start, piece.end, 0, "decode")
             continue
         if run:
             yield run
@@ -370,6 +370,6 @@ def lane_height(timeline: Timeline) -> float:
 
 
 def last_time(timeline: Timeline) -> float:
-    """When the last chunk ended."""
+    """End of the last chunk."""
     ends = [timeline.span(track.chunks[-1])[1] for track in timeline.tracks.values() if track.chunks]
     return max(ends, default=0.0)

@@ -19,7 +19,7 @@ LIMIT = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class DrawnChunk:
     """Tokens [start, end) of a request, in steps [step, step + steps)."""
 
     step: int
@@ -49,10 +49,10 @@ class Track:
 
     request: str
     time_us: int
-    """Its arrival; a step number under ``clock: steps``."""
+    """Arrival; a step number under ``clock: steps``."""
     prompt: int
     """Tokens."""
-    chunks: list[Piece] = field(default_factory=list)
+    chunks: list[DrawnChunk] = field(default_factory=list)
     claims: list[State] = field(default_factory=list)
     unclaims: list[tuple[int, State, str]] = field(default_factory=list)
     """Step, claim and reason of each claim of this request that stopped."""
@@ -94,8 +94,8 @@ class Timeline(Observer):
         """Tokens in a block of the first recurrent group; 0 without one."""
         return next((group.block_size for group in self.groups if group.recurrent), 0)
 
-    def span(self, piece: Piece) -> tuple[float, float]:
-        """When a chunk ran: microseconds, or steps under ``clock: steps``."""
+    def span(self, piece: DrawnChunk) -> tuple[float, float]:
+        """Start and end of a chunk: microseconds, or steps under ``clock: steps``."""
         return self.steps.begin(piece.step), self.steps.finish(piece.step + piece.steps - 1)
 
     def run(
@@ -157,7 +157,7 @@ class Timeline(Observer):
     def chunk(self, request: str, start: int, end: int, drafts: int, stop: str, steps: int, accepted: object) -> None:
         if track := self.tracks.get(request):
             first = self.steps.current - steps
-            track.chunks.append(Piece(first, max(steps, 1), self._time_us(), start, end, drafts, stop))
+            track.chunks.append(DrawnChunk(first, max(steps, 1), self._time_us(), start, end, drafts, stop))
 
     def preempt(self, request: str) -> None:
         if track := self.tracks.get(request):
@@ -201,7 +201,7 @@ def from_chunks(chunks: DataFrame, block: int = 0) -> Timeline:
             track = timeline.tracks[row.request] = Track(row.request, row.time_us, 0)
             track.admits.append((row.step, row.start, False))
         if track is not None:
-            track.chunks.append(Piece(row.step, row.steps, row.time_us, row.start, row.end, row.drafts, row.stop))
+            track.chunks.append(DrawnChunk(row.step, row.steps, row.time_us, row.start, row.end, row.drafts, row.stop))
     timeline.omitted = chunks["request"].nunique() - len(timeline.tracks)
     for step, begin in sorted(begins.items()):
         timeline.steps.step(step, begin)

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stateat.sim.events import NULL, CopyKind, Stop
-from stateat.sim.explain.explanation import TORN, Chunk, Claim, Coverage, Piece, Reader, Span, Story
+from stateat.sim.explain.explanation import TORN, ChunkDecision, Claim, Coverage, Piece, Reader, Span, Story
 from stateat.sim.printable import one_line, plural
 from stateat.sim.report.machine.json import finding_tree
 from stateat.sim.report.terminal.lines import print_trimmed
@@ -70,22 +70,22 @@ def _write(story: Story, block: int) -> str:
     )
 
 
-def _left(chunk: Chunk, held: Sequence[Piece] | None) -> int:
+def _left(chunk: ChunkDecision, held: Sequence[Piece] | None) -> int:
     """The offset of what a chunk left in the slot: not its end where it left a state for each draft."""
     return held[-1].end + len(held[-1].drafts) if held else chunk.end
 
 
-def _when(chunk: Chunk) -> str:
+def _when(chunk: ChunkDecision) -> str:
     return f"steps {chunk.step - chunk.steps + 1} to {chunk.step}" if chunk.steps > 1 else f"step {chunk.step}"
 
 
-def _chunk(chunk: Chunk, story: Story) -> str:
+def _chunk(chunk: ChunkDecision, story: Story) -> str:
     prompt = story.prompts.get(chunk.request)
     of = f" of {prompt:,} prompt tokens" if prompt is not None else ""
     return f"chunk [{chunk.start}, {chunk.end}){of}"
 
 
-def _ended(chunk: Chunk) -> str:
+def _ended(chunk: ChunkDecision) -> str:
     if chunk.stop == Stop.BUDGET:
         others = f"{chunk.others:,} of them went to others" if chunk.others else "and no one else had any"
         return f"ended by `budget`: the step had {plural(chunk.budget, 'token')}, {others}"
@@ -212,7 +212,7 @@ def to_json(variant: str, case: str, story: Story, drift: dict[str, Any] | None)
     }
 
 
-def _chunk_tree(chunk: Chunk) -> dict[str, Any]:
+def _chunk_tree(chunk: ChunkDecision) -> dict[str, Any]:
     names = ("step", "time_us", "budget", "request", "start", "end", "stop", "steps", "others")
     return {name: getattr(chunk, name) for name in names}
 

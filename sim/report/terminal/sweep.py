@@ -137,7 +137,7 @@ def to_json(plan: Plan, table: pd.DataFrame) -> dict[str, Any]:
 
 
 def _differences(table: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
-    """By variant but the first, which is the baseline."""
+    """Differences by variant but the first, which is the baseline."""
     first, *others = dict.fromkeys(table["variant"])
     return {name: _records(paired(table, first, name, COSTS)) for name in others}
 

@@ -186,8 +186,8 @@ def states_text(states: States | None) -> str:
     truth = states.truth
     if truth.state == SEVERAL:
         return "several, by case"
-    parts = [truth.state, truth.dtype if truth.family != "ring" else "uint64"]
-    parts += [truth.kernel] * (truth.kernel != "sequential") + [truth.rounding] * (truth.rounding != "nearest")
+    parts = [truth.state, truth.stored]
+    parts += [truth.form] * (truth.form != "sequential") + [truth.rounding] * (truth.rounding != "nearest")
     return " ".join(parts)
 
 

@@ -24,7 +24,7 @@ NAMED = 8
 """Variants that a verdict names."""
 
 
-class Standing(StrEnum):
+class FileStanding(StrEnum):
     """Word for what a check counts a file as, with the mark of its line."""
 
     mark: str
@@ -38,7 +38,7 @@ class Standing(StrEnum):
     EXPECTED = "expected", "ok"
     """All that was compared is as expected."""
     SILENT = "silent", "ok"
-    """It was compared with nothing."""
+    """Nothing was said to compare it with."""
 
     def __new__(cls, value: str, mark: str) -> Self:
         word = str.__new__(cls, value)
@@ -48,7 +48,7 @@ class Standing(StrEnum):
     @property
     def bad(self) -> bool:
         """True if a check fails because of it."""
-        return self in (Standing.ERROR, Standing.FAILED)
+        return self in (FileStanding.ERROR, FileStanding.FAILED)
 
 
 def print_expectations(result: Result, seconds: float, console: Console) -> None:
@@ -68,28 +68,32 @@ def print_expectations(result: Result, seconds: float, console: Console) -> None
             _print_causes(name, result.variants[name], console, name not in result.elsewhere)
 
 
-def standing(result: Result) -> Standing:
+def standing(result: Result) -> FileStanding:
     """Return what a check counts a file as."""
     if any(not each.skipped for each in result.not_run):
-        return Standing.ERROR
+        return FileStanding.ERROR
     if result.failed_expectations or result.wrong_where_silent:
-        return Standing.FAILED
+        return FileStanding.FAILED
     if not result.variants:
-        return Standing.SKIPPED
-    return Standing.EXPECTED if result.held or result.baseline else Standing.SILENT
+        return FileStanding.SKIPPED
+    return FileStanding.EXPECTED if result.held or result.baseline else FileStanding.SILENT
 
 
 def print_sum(results: Sequence[Result], files: int, skipped: int, console: Console) -> None:
     """The last line of a check of several files. Those that are neither here nor skipped could not be run."""
     counts = Counter(map(standing, results))
-    skipped += counts[Standing.SKIPPED]
-    parts = [f"{counts[Standing.EXPECTED]} as expected", f"{counts[Standing.FAILED]} failed", f"{skipped} skipped"]
-    known = counts[Standing.EXPECTED] + counts[Standing.FAILED] + counts[Standing.SILENT] + skipped
-    others = {"compared with nothing": counts[Standing.SILENT], "could not be run": files - known}
+    skipped += counts[FileStanding.SKIPPED]
+    parts = [
+        f"{counts[FileStanding.EXPECTED]} as expected",
+        f"{counts[FileStanding.FAILED]} failed",
+        f"{skipped} skipped",
+    ]
+    known = counts[FileStanding.EXPECTED] + counts[FileStanding.FAILED] + counts[FileStanding.SILENT] + skipped
+    others = {"compared with nothing": counts[FileStanding.SILENT], "could not be run": files - known}
     parts += [f"{count} {what}" for what, count in others.items() if count]
     # Files that were skipped whole are counted above.
     runs = sum(
-        each.skipped for result in results if standing(result) is not Standing.SKIPPED for each in result.not_run
+        each.skipped for result in results if standing(result) is not FileStanding.SKIPPED for each in result.not_run
     )
     also = [f"; within them {plural(runs, 'run')} skipped"] if runs else []
     say(console, Text("".join([f"{plural(files, 'file')}: {', '.join(parts)}", *also])))
@@ -217,7 +221,7 @@ def print_verdict(result: Result, console: Console) -> None:
     """The last line of a replay: whether all is as expected, and what was expected otherwise."""
     _print_failures(result, console)
     _print_not_run(result, console)
-    good = standing(result) is Standing.EXPECTED and not result.not_run
+    good = standing(result) is FileStanding.EXPECTED and not result.not_run
     say(console, Text(verdict(result), style="bold red" if standing(result).bad else "green" if good else ""))
 
 

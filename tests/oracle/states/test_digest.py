@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateat.oracle.states import family
-from stateat.oracle.states.digest import Digest
+from stateat.oracle.states.digest import DigestFamily
 from stateat.sim.tokens import PLACEHOLDER, Tokens
 
-FAMILY = Digest()
+FAMILY = DigestFamily()
 IDS = st.lists(st.integers(0, 49_999), min_size=1, max_size=40)
 
 
 def test_it_is_the_family_of_that_name() -> None:
-    assert isinstance(family("digest"), Digest)
+    assert isinstance(family("digest"), DigestFamily)
     assert FAMILY.name == "digest"
 
 

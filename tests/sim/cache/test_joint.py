@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateat.sim.cache.joint import LOOKUP, maximum, minimum, per_group
-from stateat.sim.cache.lookup import Geometry, Hit, geometry, intersection
+from stateat.sim.cache.lookup import Hit, Sizes, geometry, intersection
 from stateat.sim.cache.pool import BlockPool
 from stateat.sim.events import NULL, Group
 from stateat.sim.options import Options
@@ -17,7 +17,7 @@ TOKENS = Tokens.generate([(1, LENGTH)], 0, 0)
 OFFSETS = st.sets(st.sampled_from(range(16, LENGTH + 1, 16)))
 
 
-def cache(dense: int, *states: set[int]) -> tuple[BlockPool, Geometry]:
+def cache(dense: int, *states: set[int]) -> tuple[BlockPool, Sizes]:
     """Attention has ``dense`` tokens; the recurrent groups, of 16 and 32, these states."""
     groups = (
         Group("attention", "full-attention", 8),
@@ -36,7 +36,7 @@ def cache(dense: int, *states: set[int]) -> tuple[BlockPool, Geometry]:
     return pool, geometry(Options(groups, partial_hits=False, prefix_match_unit=8), False)
 
 
-def ask(name: str, pool: BlockPool, geo: Geometry) -> Hit:
+def ask(name: str, pool: BlockPool, geo: Sizes) -> Hit:
     groups = sum(len(f.groups) for f in geo.families)
     return LOOKUP[name](pool, geo, TOKENS.block_hashes(8), groups, LENGTH)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stateat.sim.cache.lookup import Geometry, Hit, geometry, intersection
+from stateat.sim.cache.lookup import Hit, Sizes, geometry, intersection
 from stateat.sim.cache.pool import BlockPool
 from stateat.sim.events import NULL, Group
 from stateat.sim.options import Options, Speculative
@@ -32,7 +32,7 @@ def recurrent(size: int) -> Group:
 class Cache:
     """A pool in which every group has published states (or blocks) at these offsets."""
 
-    geo: Geometry
+    geo: Sizes
     groups: tuple[Group, ...]
     published: list[set[int]]
     pool: BlockPool

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateat.sim.cache.lookup import Family, Found, Geometry, geometry
+from stateat.sim.cache.lookup import Found, GroupSet, Sizes, geometry
 from stateat.sim.cache.pool import BlockPool
 from stateat.sim.cache.state_drop import gains, pops, pops_to_null, searches_again
 from stateat.sim.events import NULL, Group
@@ -14,12 +14,12 @@ from stateat.sim.options import Options
 from stateat.sim.tokens import Tokens
 
 TOKENS = Tokens.generate([(1, 96)], 0, 0)
-FAMILY = Family(True, 16, (0,), True)
+FAMILY = GroupSet(True, 16, (0,), True)
 HASHES = TOKENS.block_hashes(16)
 STATES = st.sets(st.sampled_from(range(16, 97, 16)))
 
 
-def cache(states: set[int]) -> tuple[BlockPool, Geometry]:
+def cache(states: set[int]) -> tuple[BlockPool, Sizes]:
     pool = BlockPool(50, 1)
     for offset in sorted(states):
         (block,) = pool.take(1)

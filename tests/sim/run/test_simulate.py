@@ -13,7 +13,7 @@ import pytest
 from fake_engines import SCENARIO
 
 from stateat.oracle.audit import Auditor
-from stateat.oracle.records import Counts as OracleCounts
+from stateat.oracle.records import AuditCounts as OracleCounts
 from stateat.sim.adapters.log import Recorder
 from stateat.sim.errors import InputError, PolicyError
 from stateat.sim.events import SCHEMA, Finding, Group, Observer

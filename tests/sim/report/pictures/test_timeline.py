@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import stateat
 from stateat.sim.events import SCHEMA
-from stateat.sim.report.pictures.timeline import Piece, State, Timeline, from_chunks
+from stateat.sim.report.pictures.timeline import DrawnChunk, State, Timeline, from_chunks
 from stateat.sim.run.step_times import StepTimes
 
 
@@ -18,7 +18,7 @@ def test_chunks_claims_and_restores_stand_with_their_request(told: SimpleNamespa
     timeline = Timeline()
     told.old_gate(timeline)
     a, b = timeline.tracks.values()
-    assert a.chunks == [Piece(0, 1, 0, 0, 364, 0, "budget"), Piece(1, 1, 1, 364, 2002, 0, "prompt-end")]
+    assert a.chunks == [DrawnChunk(0, 1, 0, 0, 364, 0, "budget"), DrawnChunk(1, 1, 1, 364, 2002, 0, "prompt-end")]
     assert a.claims == [State(1, 1, 17, 0, 1600)]
     assert (b.restores, b.admits) == ([State(2, 1, 17, 0, 1600)], [(2, 1600, False)])
     assert (a.finish, b.finish, a.prompt, b.time_us) == (1, 2, 2002, 2)

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from stateat.sim.events import Write
-from stateat.sim.explain.explanation import Chunk, Claim, Coverage, Piece, Reader, Story
+from stateat.sim.explain.explanation import ChunkDecision, Claim, Coverage, Piece, Reader, Story
 from stateat.sim.report.terminal.explain import STOPS, lines, to_json
 
-CHUNK = Chunk(0, 0, 8192, "a", 0, 364, "budget", 0, 7828)
-NEXT = Chunk(1, 1, 8192, "a", 364, 2002, "prompt-end", 0, 0)
+CHUNK = ChunkDecision(0, 0, 8192, "a", 0, 364, "budget", 0, 7828)
+NEXT = ChunkDecision(1, 1, 8192, "a", 364, 2002, "prompt-end", 0, 0)
 
 
 @pytest.fixture
