@@ -2,8 +2,10 @@
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
+import forked as forks
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -35,3 +37,10 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no folder {folder} (name the shared folder in STATEAT_SHARED)")
     return folder
+
+
+@pytest.fixture(scope="session")
+def forked() -> Iterator[forks.Codes]:
+    """Runs the command line in forks of one process, which has loaded it."""
+    with forks.running() as codes:
+        yield codes

@@ -7,9 +7,11 @@ import importlib
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import chdir
 from dataclasses import dataclass, fields
 from functools import cache
 from operator import attrgetter
@@ -19,9 +21,11 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from stateat.sim.api import sweep
 from stateat.sim.cli.geometry import geometry
+from stateat.sim.cli.main import main
 from stateat.sim.events import EVENTS
 from stateat.sim.geometry.families import FAMILIES, MODEL_TYPES
 from stateat.sim.geometry.named import NAMED
@@ -43,10 +47,13 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 LONG = "mooncake"
 """A command with this word runs for half a minute: its output is compared with what the scenario pins."""
+ELSEWHERE = {
+    "stateat conform": "tests/conformance/test_golden.py",
+    "scenarios/sweeps/concurrency.yaml": "tests/test_findings.py",
+}
+"""Commands that another test compares with what is shown, since it runs them, or a part of them, anyway."""
 LIVE = r"stateat vllm install|--engine vllm"
 """Commands that need installed releases of vLLM."""
-RECORDED = "../shared/"
-"""A command with this path needs what is not in the repository: it runs on the shared folder, where there is one."""
 MACHINE = re.compile(r"(?<![\w.])/(work|tmp|root|home)\b")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 
@@ -81,16 +88,30 @@ def commands(block: str) -> Iterator[Command]:
 
 
 def run(line: str, build: Path) -> tuple[int, list[str]]:
-    """A command line in the repository root, `build/` being another folder: its status and all that it prints."""
+    """A command line in the repository root, `build/` being another folder: its status and all that it prints.
+
+    What a process of its own adds is the matter of tests/sim/cli: here one is started only where the line sets its
+    environment.
+    """
+    line = line.replace("build/", f"{build}/")
+    if line.startswith("stateat "):
+        with chdir(ROOT):
+            result = CliRunner(env={"COLUMNS": "80"}).invoke(main, shlex.split(line)[1:], prog_name="stateat")
+        status, text = result.exit_code, result.output
+    else:
+        status, text = in_a_process(line, build)
+    return status, text.replace(f"{build}/", "build/").splitlines()
+
+
+def in_a_process(line: str, build: Path) -> tuple[int, str]:
     tool = build / "bin" / "stateat"
     tool.parent.mkdir(parents=True, exist_ok=True)
-    main = "import sys; from stateat.sim.cli.main import main; main(prog_name='stateat')"
-    tool.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -c "{main}" "$@"\n')
+    code = "import sys; from stateat.sim.cli.main import main; main(prog_name='stateat')"
+    tool.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -c "{code}" "$@"\n')
     tool.chmod(0o755)
     given = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "COV"))}
-    line = re.sub(r"\bPYTHONPATH=(\S+)", rf"PYTHONPATH={ROOT}:\1", line)
     child = subprocess.run(
-        ["bash", "-c", line.replace("build/", f"{build}/")],
+        ["bash", "-c", re.sub(r"\bPYTHONPATH=(\S+)", rf"PYTHONPATH={ROOT}:\1", line)],
         cwd=ROOT,
         env={
             **given,
@@ -106,7 +127,7 @@ def run(line: str, build: Path) -> tuple[int, list[str]]:
         timeout=120,
         check=False,
     )
-    return child.returncode, child.stdout.replace(f"{build}/", "build/").splitlines()
+    return child.returncode, child.stdout
 
 
 def missing(shown: tuple[str, ...], printed: list[str]) -> str | None:
@@ -140,8 +161,10 @@ def console() -> list[Any]:
 @pytest.mark.skipif(os.name == "nt", reason="the commands are shown for a POSIX shell")
 @pytest.mark.parametrize("shown", console())
 def test_a_command_prints_what_is_shown(
-    shown: list[tuple[Path, str]], tmp_path: Path, request: pytest.FixtureRequest
+    shown: list[tuple[Path, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # The command line adds the current folder, for plug-ins.
+    monkeypatch.setattr(sys, "path", list(sys.path))
     for path, text in (written for page, _ in shown for written in written_files(page)):
         (tmp_path / path).write_text(text, encoding="utf-8")
     for command, *again in zip(*(commands(block) for _, block in shown), strict=True):
@@ -149,12 +172,9 @@ def test_a_command_prints_what_is_shown(
         if LONG in command.line:
             assert_pinned(command)
             continue
-        if re.search(LIVE, command.line):
+        if re.search(LIVE, command.line) or any(part in command.line for part in ELSEWHERE):
             continue
-        line = command.line
-        if RECORDED in line:
-            line = line.replace(RECORDED, f"{request.getfixturevalue('shared')}/")
-        status, printed = run(line, tmp_path)
+        status, printed = run(command.line, tmp_path)
         text = "\n".join(printed)
         assert status == command.status, text
         for page in (command, *again):

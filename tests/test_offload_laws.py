@@ -150,6 +150,10 @@ def test_an_aligned_window_never_poisons(case: Tiered, data: st.DataObject) -> N
 def test_each_weaker_window_is_found_to_start_somebody_wrong(preset: str, value: str, mode: str) -> None:
     """The detector is not blind to any of them; the law's window clears the same world."""
 
+    def likely(case: Tiered) -> bool:
+        """A tier that keeps a whole prompt, and somebody to ask for it again: the others need not be run."""
+        return case.world.options.offload.blocks > 12 and len(case.world.arrivals) > 3
+
     def wrong(case: Tiered) -> bool:
         outcome = run(case.under(preset, tier_return=value))
         return bool(outcome.loaded_tokens) and any(f.invariant == "I10" for f in outcome.findings)
@@ -157,7 +161,9 @@ def test_each_weaker_window_is_found_to_start_somebody_wrong(preset: str, value:
     def clean(case: Tiered) -> bool:
         return not any(f.severity == "poison" for f in run(case.under(preset, tier_return="aligned-window")).findings)
 
-    found = find(tiered(drafts_fit=True, mode=mode), lambda case: wrong(case) and clean(case), settings=FIRST)
+    found = find(
+        tiered(drafts_fit=True, mode=mode), lambda case: likely(case) and wrong(case) and clean(case), settings=FIRST
+    )
     assert run(found.under(preset, tier_return=value)).wrong_restores > 0
 
 

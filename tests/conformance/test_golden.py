@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from stateat.sim.cli.main import main
 from stateat.sim.conformance.compare import compare
 from stateat.sim.conformance.recording import Recording, arrivals_of, options_of, read
 from stateat.sim.errors import EngineError, RefusedError
 from stateat.sim.releases.presets import PRESETS
 from stateat.sim.run.simulate import drive
+
+README = Path(__file__).resolve().parents[2] / "README.md"
 
 
 @pytest.fixture(scope="module")
@@ -21,15 +26,34 @@ def recordings(shared: Path) -> list[Recording]:
     return [recording for path in sorted((shared / "golden").glob("*.json.gz")) for recording in read(path)]
 
 
-@pytest.mark.parametrize("fast_forward", [True, False], ids=["fast-forward", "step by step"])
-def test_every_recorded_scenario_of_every_release_is_equal(recordings: list[Recording], fast_forward: bool) -> None:
-    results = [compare(recording, fast_forward) for recording in recordings]
+def test_stateat_conform_finds_every_recorded_scenario_of_every_release_equal_and_prints_what_is_shown(
+    recordings: list[Recording], shared: Path, tmp_path: Path
+) -> None:
+    files = map(str, sorted((shared / "golden").glob("*.json.gz")))
+    told = CliRunner().invoke(main, ["conform", *files, "--json", str(tmp_path / "out.json")])
+    assert told.exit_code == 0, told.output
+    results = json.loads((tmp_path / "out.json").read_text())["results"]
+    are_equal(recordings, [(r["scenario"], r["release"], r["status"]) for r in results])
+    shown = re.search(
+        r"^\$ stateat conform \.\./shared/golden/\*\.json\.gz\n(.*?)^```$", README.read_text(), re.M | re.S
+    )
+    assert shown is not None
+    rows = [line for line in shown[1].splitlines() if line != "…"]
+    assert len(rows) >= 3 and [row for row in rows if row not in told.stdout.splitlines()] == []
+
+
+def test_every_recorded_scenario_of_every_release_is_equal_step_by_step(recordings: list[Recording]) -> None:
+    results = [compare(recording, fast_forward=False) for recording in recordings]
     assert [r for r in results if r.status == "divergent"] == []
-    counts = Counter((r.release, r.status) for r in results)
-    assert {release for release, _ in counts} == {preset.removeprefix("vllm-") for preset in PRESETS}
-    assert sum(count for (_, status), count in counts.items() if status == "equal") >= 440
-    for recording, result in zip(recordings, results, strict=True):
-        assert (result.status == "unsupported") == (recording.result["status"] == "unsupported")
+    are_equal(recordings, [(r.scenario, r.release, r.status) for r in results])
+
+
+def are_equal(recordings: list[Recording], results: list[tuple[str, str, str]]) -> None:
+    """All recordings are compared, and equal but where the release has no such thing."""
+    expected = {"unsupported": "unsupported"}
+    assert results == [(r.scenario, r.release, expected.get(r.result["status"], "equal")) for r in recordings]
+    assert {r.release for r in recordings} == {preset.removeprefix("vllm-") for preset in PRESETS}
+    assert sum(status == "equal" for _, _, status in results) >= 440
 
 
 @pytest.mark.parametrize(

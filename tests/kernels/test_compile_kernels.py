@@ -15,22 +15,27 @@ pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = ROOT / "benchmarks" / "compile_kernels.py"
 TARGETS = ("sm_80", "sm_90")
 """Of those that the program knows; the others take as long again."""
 
-# What the counters must see: a kernel with fusion allowed, and one with more columns than a warp can hold.
-CONTROLS = """
+PROGRAM = """
 import sys
 sys.path.insert(0, "benchmarks")
 import dataclasses, json
 import compile_kernels as program
+sys.argv[1:] = ["--json", "--targets", TARGETS]
+try:
+    program.main()
+except SystemExit as ended:
+    print(json.dumps(ended.code))
 name, kernel, dtype = next(row for row in program.kernels() if row[0].startswith("kda"))
 wide = dataclasses.replace(kernel, constants=kernel.constants | {"TILE": 32}, tiles=4)
 print(json.dumps(program.measure(name, wide, dtype, "sm_90")))
 program.triton_states.OPTIONS["enable_fp_fusion"] = True
 print(json.dumps(program.measure(name, kernel, dtype, "sm_90")))
-"""
+""".replace("TARGETS", repr(",".join(TARGETS)))
+"""The program, its exit code, and what its counters must see: more columns than a warp can hold, and a kernel with
+fusion allowed."""
 
 
 def rows(*command, cache):
@@ -44,8 +49,15 @@ def rows(*command, cache):
 
 
 @pytest.fixture(scope="module")
-def table(tmp_path_factory):
-    return rows(PROGRAM, "--json", "--targets", ",".join(TARGETS), cache=tmp_path_factory.mktemp("cache"))
+def printed(tmp_path_factory):
+    *table, code, spilled, fused = rows("-c", PROGRAM, cache=tmp_path_factory.mktemp("cache"))
+    assert code == 0
+    return table, spilled, fused
+
+
+@pytest.fixture(scope="module")
+def table(printed):
+    return printed[0]
 
 
 def test_every_family_and_form_compiles_for_every_target(table):
@@ -64,7 +76,7 @@ def test_sequential_kernels_have_no_fused_multiply_add(table):
     assert {row["kernel"] for row in table if row["fma"] and not row["chunked"]} == set()
 
 
-def test_fusion_and_spills_are_seen_where_they_are(tmp_path):
-    spilled, fused = rows("-c", CONTROLS, cache=tmp_path)
+def test_fusion_and_spills_are_seen_where_they_are(printed):
+    _, spilled, fused = printed
     assert fused["fma"] > 0
     assert spilled["stack"] > 0

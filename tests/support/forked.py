@@ -2,17 +2,25 @@
 again.
 
 Each line of input is a list of cells, and is answered by a line with a list of exit codes. A cell is ``{"args": [...],
-"streams": {"0": HOW, "1": HOW, "2": HOW}, "folder": WHERE}``; HOW is closed, full, broken (a pipe whose
-reader has gone) or a file.
+"streams": {"0": HOW, "1": HOW, "2": HOW}, "folder": WHERE, "env": {...}}``; HOW is closed, full, broken (a pipe whose
+reader has gone) or a file. Tests ask by the fixture ``forked``.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
+import subprocess
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol
 
 LOADED = (
     "pandas",
@@ -27,6 +35,54 @@ LOADED = (
     "stateat.sim.sweeps.read",
 )
 """Before the first fork."""
+
+
+class Codes(Protocol):
+    """Runs cells, and gives their exit codes."""
+
+    def __call__(self, cells: Sequence[dict[str, Any]]) -> list[int]: ...
+
+
+@contextmanager
+def running() -> Iterator[Codes]:
+    """A process that answers for as long as the context is open; it starts with the first cells."""
+    process: subprocess.Popen[str] | None = None
+
+    def codes(cells: Sequence[dict[str, Any]]) -> list[int]:
+        nonlocal process
+        if process is None:
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+            process = subprocess.Popen([sys.executable, __file__], text=True, **pipes)  # type: ignore[call-overload]
+        assert process is not None and process.stdin is not None and process.stdout is not None
+        process.stdin.write(json.dumps(cells) + "\n")
+        process.stdin.flush()
+        found: list[int] = json.loads(process.stdout.readline())
+        return found
+
+    try:
+        yield codes
+    finally:
+        if process is not None:
+            process.communicate()
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command that ran in a process of its own."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def done(codes: Codes, folder: Path, *args: str, stdout: str = "") -> Done:
+    """Runs a command in a folder; what it prints goes to files elsewhere, or its standard output as is said."""
+    with TemporaryDirectory() as away:
+        out, err = Path(away, "out"), Path(away, "err")
+        out.touch()
+        streams = {"1": stdout or str(out), "2": str(err)}
+        (code,) = codes([{"args": args, "streams": streams, "folder": str(folder)}])
+        return Done(code, out.read_text(), err.read_text())
 
 
 def put(number: int, how: str) -> None:
@@ -48,8 +104,9 @@ def child(cell: dict[str, object]) -> None:
     """One command, to the end of its process."""
     from stateat.sim.cli.entry import main
 
-    signal.alarm(60)
+    signal.alarm(300)
     os.chdir(cell.get("folder", "."))  # type: ignore[arg-type]
+    os.environ |= cell.get("env", {})  # type: ignore[arg-type]
     for number, how in cell["streams"].items():  # type: ignore[attr-defined]
         put(int(number), how)
         if how == "closed":
@@ -81,5 +138,6 @@ def run(cell: dict[str, object]) -> int:
 if __name__ == "__main__":
     for module in LOADED:
         import_module(module)
+    gc.freeze()  # a collection in a fork would copy all that is loaded
     for line in sys.stdin:
         print(json.dumps([run(cell) for cell in json.loads(line)]), flush=True)

@@ -110,7 +110,7 @@ def offsets(options: Options, group: Group) -> st.SearchStrategy[set[int]]:
 @pytest.mark.parametrize("name", GEOMETRIES)
 @pytest.mark.parametrize("drops", [False, True], ids=["no drafter", "look-ahead drafter"])
 @given(data=st.data())
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_i5_the_joint_hit_is_the_longest_that_all_groups_agree_on(name: str, drops: bool, data: st.DataObject) -> None:
     options = GEOMETRIES[name]
     published = [data.draw(offsets(options, group)) for group in options.groups]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import subprocess
@@ -13,6 +12,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from forked import Codes
 
 from stateat.sim.cli.main import SECTIONS, main
 
@@ -22,11 +22,13 @@ NOT_RUN = {
     "stateat vllm install": "fetches from the package registry",
     "stateat conform": "needs recordings, which are not distributed",
     "stateat sweep concurrency": "takes 15 seconds; its shape is tried with --help",
+    "stateat doctor": "loads what it finds; tests/sim/cli/test_streams.py runs it",
 }
 """Examples that do not run in an empty folder, or not fast."""
+SHORTER = {"check seeds": "check s02-anatomy"}
+"""Files in place of a folder that takes 10 seconds, and that tests/test_scenarios.py runs."""
 FINDS = {"stateat audit run.jsonl", "stateat replay s02-anatomy --rule split=every-boundary --json -"}
 """Examples that end with 1, since they find what the scenario is about or change what it expects."""
-FORKED = Path(__file__).resolve().parents[2] / "support" / "forked.py"
 
 
 def commands(command: click.Command = main, name: str = "stateat") -> Iterator[tuple[str, click.Command]]:
@@ -69,7 +71,7 @@ def test_the_list_of_commands_has_a_whole_line_for_each_under_its_heading() -> N
             assert line is not None and line[1] == entry.help and entry.help.endswith(".")
 
 
-def test_every_example_runs_in_an_empty_folder(tmp_path: Path) -> None:
+def test_every_example_runs_in_an_empty_folder(tmp_path: Path, forked: Codes) -> None:
     lines = [line for command in COMMANDS.values() for line in examples(command)]
     assert all(any(part in line for line in lines) for part in NOT_RUN), "a reason without an example"
     cells, expected = [], []
@@ -77,13 +79,12 @@ def test_every_example_runs_in_an_empty_folder(tmp_path: Path) -> None:
         (folder := tmp_path / str(i)).mkdir()
         for part in line.split("; "):
             call, _, _ = part.partition(" > ")
+            for long, short in SHORTER.items():
+                call = call.replace(long, short)
             streams = {"1": str(folder / "1.out"), "2": str(folder / "2.out")}
             cells.append({"args": shlex.split(call)[1:], "streams": streams, "folder": str(folder)})
             expected.append((call, int(call in FINDS)))
-    done = subprocess.run(
-        [sys.executable, str(FORKED)], input=json.dumps(cells) + "\n", capture_output=True, text=True, check=True
-    )
-    codes = json.loads(done.stdout)
+    codes = forked(cells)
     assert [(call, code) for (call, _), code in zip(expected, codes, strict=True)] == expected
 
 

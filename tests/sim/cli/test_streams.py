@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import Codes
 
-ROOT = Path(__file__).parents[3]
-SUPPORT = ROOT / "tests" / "support"
 CLEAN = """\
 schema: stateat/1
 name: clean
@@ -64,22 +59,19 @@ WORST = ("closed", "full", "broken")
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """A folder with files, and a process that runs commands in it."""
+    """A folder with files, and what runs commands in it."""
 
     folder: Path
-    process: subprocess.Popen[str]
+    forked: Codes
 
     def codes(self, cells: list[dict[str, Any]]) -> list[int]:
         """The exit codes of commands."""
-        assert self.process.stdin is not None and self.process.stdout is not None
-        self.process.stdin.write(json.dumps(cells) + "\n")
-        self.process.stdin.flush()
-        found: list[int] = json.loads(self.process.stdout.readline())
-        return found
+        given = {"folder": str(self.folder), "env": {"XDG_CACHE_HOME": str(self.folder / "cache")}}
+        return self.forked([cell | given for cell in cells])
 
 
 @pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Here]:
+def here(tmp_path_factory: pytest.TempPathFactory, forked: Codes) -> Here:
     folder = tmp_path_factory.mktemp("streams")
     for name, text in (("clean", CLEAN), ("poisoned", POISONED), ("sweep", SWEEP)):
         (folder / f"{name}.yaml").write_text(text)
@@ -90,13 +82,9 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Here]:
         "results": {"0.27.0": {"status": "unsupported"}},
     }
     (folder / "recording.json.gz").write_bytes(gzip.compress(json.dumps(recording).encode()))
-    given = os.environ | {"PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(folder / "cache"), "MPLBACKEND": "agg"}
-    command = [sys.executable, str(SUPPORT / "forked.py")]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, env=given, cwd=folder, **pipes) as process:  # type: ignore[call-overload]
-        found = Here(folder, process)
-        assert found.codes([cell(("replay", "clean.yaml", "--log", "clean.jsonl"))]) == [0]
-        yield found
+    found = Here(folder, forked)
+    assert found.codes([cell(("replay", "clean.yaml", "--log", "clean.jsonl"))]) == [0]
+    return found
 
 
 def cell(args: tuple[str, ...], **streams: str) -> dict[str, Any]:

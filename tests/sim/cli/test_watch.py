@@ -8,9 +8,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import astuple
 from pathlib import Path
 
 import pytest
+from forked import Codes, done
 
 from stateat.sim.cli.watch import runs_code
 
@@ -34,11 +37,30 @@ def here(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def start(here: Path, body: str, *arguments: str) -> subprocess.Popen[str]:
+def write(here: Path, body: str) -> None:
     (here / "their_rule.py").write_text(
         "import os, signal, sys, threading, time\n\n\nclass Rule:\n"
         f"    def __call__(self, chunk):\n        {body}\n        return chunk.offered\n"
     )
+
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(here: Path, forked: Codes) -> Run:
+    """Runs the command with a rule of this body, in a fork of a process that has loaded it; the rule it loads anew."""
+
+    def run(body: str, *arguments: str) -> tuple[int, str, str]:
+        write(here, body)
+        return astuple(done(forked, here, *arguments))  # type: ignore[return-value]
+
+    return run
+
+
+def start(here: Path, body: str, *arguments: str) -> subprocess.Popen[str]:
+    """Starts the same in a new Python, with pipes."""
+    write(here, body)
     env = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{here}", "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.Popen(
         [*START, *arguments], cwd=here, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -62,8 +84,8 @@ RULE = ("--rule", "split=their_rule:Rule")
         ("os._exit(0)", ("check", "s.yaml", "code.yaml", "--allow-code", "--junit", "o.xml")),
     ],
 )
-def test_an_end_without_a_result_is_no_success(here: Path, body: str, arguments: tuple[str, ...]) -> None:
-    code, _, err = ended(start(here, body, *arguments))
+def test_an_end_without_a_result_is_no_success(here: Path, body: str, arguments: tuple[str, ...], run: Run) -> None:
+    code, _, err = run(body, *arguments)
     assert code == 2 and "Traceback" not in err
     said = "the process ended with exit code 0 before there was a result; last it was in rule split=their_rule:Rule"
     assert err.splitlines()[-1] == f"stateat: {said}"
@@ -79,9 +101,9 @@ def test_an_end_without_a_result_is_no_success(here: Path, body: str, arguments:
         "signal.signal(signal.SIGALRM, lambda *_: os.fork()); signal.setitimer(signal.ITIMER_REAL, 0.01)",
     ],
 )
-def test_a_process_that_code_forks_tells_and_writes_nothing(here: Path, body: str) -> None:
+def test_a_process_that_code_forks_tells_and_writes_nothing(here: Path, body: str, run: Run) -> None:
     log = here / "o.jsonl"
-    code, out, err = ended(start(here, body, "replay", "s.yaml", *RULE, "--json", "-", "--log", str(log)))
+    code, out, err = run(body, "replay", "s.yaml", *RULE, "--json", "-", "--log", str(log))
     assert code == 0 and json.loads(out)["scenario"] == "s" and err.count("1 variant in") == 1
     assert sorted(path.suffix for path in here.iterdir()) == [".jsonl", ".py", ".yaml", ".yaml"]
 
@@ -94,14 +116,14 @@ def test_the_fork_of_a_process_that_has_ended_writes_nothing(here: Path) -> None
     assert not (here / "o.json").exists() and "1 variant in" not in err
 
 
-def test_closing_all_that_is_open_takes_no_result_away(here: Path) -> None:
+def test_closing_all_that_is_open_takes_no_result_away(here: Path, run: Run) -> None:
     """Neither the streams nor the way in which the exit code is told."""
     for out in ("-", "o.json"):
-        code, told, err = ended(start(here, "os.closerange(0, 64)", "replay", "s.yaml", *RULE, "--json", out))
+        code, told, err = run("os.closerange(0, 64)", "replay", "s.yaml", *RULE, "--json", out)
         assert code == 0 and "1 variant in" in err.splitlines()[-1]
         assert json.loads(told if out == "-" else (here / out).read_text())["scenario"] == "s"
     # An output that it did close is not there, and the exit code says so.
-    code, _, err = ended(start(here, "os.closerange(0, 64)", "replay", "s.yaml", *RULE, "--log", "o.jsonl"))
+    code, _, err = run("os.closerange(0, 64)", "replay", "s.yaml", *RULE, "--log", "o.jsonl")
     assert code == 2 and err.splitlines()[-1] == "stateat: --log o.jsonl: Bad file descriptor"
     assert not (here / "o.jsonl").exists()
 
@@ -117,9 +139,9 @@ def test_a_thread_that_is_left_keeps_nothing_alive(here: Path) -> None:
     assert ended(child)[0] == 0 and time.monotonic() - before < 2
 
 
-def test_what_is_written_below_the_streams_spoils_no_result(here: Path) -> None:
+def test_what_is_written_below_the_streams_spoils_no_result(run: Run) -> None:
     body = "print('a'); os.write(1, b'b'); os.system('echo c'); sys.__stdout__.write('d'); os.close(1)"
-    code, out, err = ended(start(here, f"if not chunk.start: {body}", "replay", "s.yaml", *RULE, "--json", "-"))
+    code, out, err = run(f"if not chunk.start: {body}", "replay", "s.yaml", *RULE, "--json", "-")
     assert code == 0 and json.loads(out)["scenario"] == "s"
     assert all(noise in err for noise in "abcd")
 
