@@ -147,6 +147,8 @@ def _check(
     from stateat.sim.scenario.catalog import refusal, scenario_files
     from stateat.sim.scenario.load import load
 
+    if not paths and not Path("scenarios").exists():
+        raise InputError("scenarios: no such folder here, allowed files and folders, or names such as seeds")
     files = scenario_files(paths or (Path("scenarios"),))
     check_outputs({"--junit": junit, "--json": json_path}, files)
     console = console_on(stderr=str(json_path) == "-")

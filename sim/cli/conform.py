@@ -54,7 +54,7 @@ def conform(
     \b
     Examples:
       stateat conform ../shared/golden/*.json.gz
-      stateat conform leftover-da.json.gz --release 0.27.0 --step 5
+      stateat conform ../shared/golden/leftover-da.json.gz --release 0.27.0 --step 5
       stateat conform ../shared/golden/*.json.gz --engine vllm:0.27.0
     """
     from stateat.sim.conformance.compare import compare, run, to_json

@@ -77,7 +77,7 @@ def geometry(
     \b
     Examples:
       stateat geometry --model qwen3.6-27b --tp 2 --kv-cache-dtype fp8 --mtp 3
-      stateat geometry --model qwen3.6-27b --kv-cache-dtype fp8 --mtp 3 --scenario mine.yaml
+      stateat geometry --model qwen3.6-27b --kv-cache-dtype fp8 --mtp 3 --scenario qwen.yaml
     """
     from stateat.sim.explain.shortest import shortest_repeat
     from stateat.sim.geometry.derive import derive

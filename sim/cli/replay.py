@@ -98,7 +98,7 @@ def replay(
     Examples:
       stateat replay s02-anatomy --plot anatomy.png
       stateat replay s02-anatomy --rule split=every-boundary --json -
-      stateat replay s02-anatomy --engine vllm:0.26.0 --engine vllm:0.27.0
+      stateat replay s02-anatomy --variant "old gate" --engine vllm:0.26.0
     """
     from stateat.sim.scenario.load import load
 

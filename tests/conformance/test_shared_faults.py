@@ -26,6 +26,8 @@ ROOT = Path(__file__).parents[2]
 STATEAT = Path(sys.executable).with_name("stateat")
 RELEASE = install.CACHE.expanduser() / "0.27.0"
 LIMIT_S = 300
+MODULES = {"sim.events": "stateat.sim.events", "sim.report.text": "stateat.sim.report.words.findings"}
+"""Modules that programs there import, by the names that they had then."""
 SINCE = {"partial_hit": "tail_copy", "drafter_guard": "drafter_drop"}
 """Rules that some files name as they were called when those were written."""
 
@@ -50,6 +52,11 @@ def run(faults: Path, tmp_path: Path) -> Run:
         text = file.read_bytes()
         for old, new in SINCE.items():
             text = text.replace(f"rules: {{{old}:".encode(), f"rules: {{{new}:".encode())
+        file.write_bytes(text)
+    for file in work.glob("*.py"):
+        text = file.read_bytes()
+        for module, now in MODULES.items():
+            text = text.replace(f"from {module} ".encode(), f"from {now} ".encode())
         file.write_bytes(text)
 
     def run(*args: str, env: dict[str, str] | None = None, **more: Any) -> Ran:
