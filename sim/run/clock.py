@@ -31,6 +31,8 @@ Progress = Callable[[int, int, int], None]
 
 def step_us(costs: Costs, step: Step) -> int:
     """Return the duration of a step, in microseconds (at least 1)."""
+    if step.filled:
+        return 1
     variable = costs.per_prefill_token * step.prefill_tokens + costs.per_decode_token * step.decode_tokens
     return max(1, round(costs.base + variable))
 
