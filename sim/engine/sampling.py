@@ -15,7 +15,7 @@ def verify(row: Row[Request], num_drafts: int, observer: Observer) -> None:
     """Run the model's end of a row: verify its drafts, sample, propose again."""
     request = row.request
     request.at = row.end
-    if row.end < request.num_prompt + request.sampled:
+    if row.end - len(row.drafts) < request.num_prompt + request.sampled:
         return
     accepted = 0
     if row.drafted:

@@ -325,6 +325,10 @@ class Scheduler:
             if drafted:
                 right = request.acceptance.of(request.proposals - 1)
                 drafts = request.draft_ids(request.num_prompt + request.sampled, right, drafted)
+                if count != drafted + 1:
+                    # Behind placeholders that a split clipped it counts from too early: a worker takes all tokens but
+                    # one for drafts, and none for the request's last.
+                    drafts = placeholders(count - 1)
             request.drafts = 0
         if self.asynchronous:
             # The worker knows which drafts in flight were rejected.

@@ -178,7 +178,9 @@ class Worker:
         pages, column = state.pages[group], state.running[group]
         if self.speculative(row):
             read = slot_at(pages, column + self.bias(row, group))
-            writes = [(row.start + 1 + j, pages[column + j]) for j in range(len(row.drafts) + 1)]
+            # More drafts than the drafter's K have no columns of their own.
+            most = min(len(row.drafts) + 1, len(pages) - column)
+            writes = [(row.start + 1 + j, pages[column + j]) for j in range(most)]
         else:
             slot = view if view >= 0 else pages[column]
             read = slot if row.start else self.initial(slot)

@@ -85,6 +85,7 @@ REACH: Mapping[type, Mapping[str, str]] = {
         "external": SENT,
         "load_error": ALONE,
         "abort": SENT,
+        "abort_late": ALONE,
         "encoder": SENT,
         "after": OURS,
         "snapshots": NOBODYS,
