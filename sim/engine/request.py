@@ -94,6 +94,7 @@ class Request:
         "placeholders",
         "prefilling",
         "proposals",
+        "proposed",
         "quiet_since",
         "sampled",
         "snapshots",
@@ -148,6 +149,9 @@ class Request:
         self.drafts = 0
         """Drafts of the outstanding proposal."""
         self.proposals = 0
+        """Proposals that the drafter made for it."""
+        self.proposed = False
+        """The last row that ran left a proposal."""
         self.junction = 0
         self.prefilling = True
         self.started = False

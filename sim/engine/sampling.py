@@ -15,6 +15,7 @@ def verify(row: Row[Request], num_drafts: int, observer: Observer) -> None:
     """Run the model's end of a row: verify its drafts, sample, propose again."""
     request = row.request
     request.at = row.end
+    request.proposed = False
     if row.end - len(row.drafts) < request.num_prompt + request.sampled:
         return
     accepted = 0
@@ -27,6 +28,7 @@ def verify(row: Row[Request], num_drafts: int, observer: Observer) -> None:
     request.sampled += row.emitted
     if num_drafts:
         request.proposals += 1
+        request.proposed = True
         if row.owner is not None:
             row.owner.proposals = request.proposals
 

@@ -325,9 +325,9 @@ class Scheduler:
             if drafted:
                 right = request.acceptance.of(request.proposals - 1)
                 drafts = request.draft_ids(request.num_prompt + request.sampled, right, drafted)
-                if count != drafted + 1:
+                if count != drafted + 1 or not request.proposed:
                     # Behind placeholders that a split clipped it counts from too early: a worker takes all tokens but
-                    # one for drafts, and none for the request's last.
+                    # one for drafts, none for the request's last, and has no proposal behind it.
                     drafts = placeholders(count - 1)
             request.drafts = 0
         if self.asynchronous:
