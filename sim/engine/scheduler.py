@@ -229,7 +229,7 @@ class Scheduler:
 
     def _launch(self, batch: Batch[Request]) -> None:
         """Run a batch on the worker."""
-        if self.in_flight.several:
+        if self.in_flight.several and not self.asynchronous:
             self.observer.launch(batch.index)
         self.worker.before(batch.index, batch.rows, batch.copies, batch.given)
         for row in batch.rows:

@@ -32,6 +32,7 @@ REACH: Mapping[type, Mapping[str, str]] = {
         "max_num_seqs": SENT,
         "max_concurrent_batches": ALONE,
         "async_scheduling": ALONE,
+        "kv_consumer": ALONE,
         "max_model_len": SENT,
         "long_prefill_token_threshold": SENT,
         "enable_prefix_caching": SENT,

@@ -116,7 +116,7 @@ class LiveScheduler:
         if reasons := "; ".join(refused(said, place)):
             raise RefusedError(f"{self.child.name} cannot run this: {reasons}")
 
-    def abort(self, name: str) -> bool:
+    def abort(self, name: str, late: bool = False) -> bool:
         """Take a request away before the next step; False if it is not here (any more)."""
         if name not in self.requests:
             return False
