@@ -11,7 +11,7 @@ from stateat.oracle.records import AuditCounts, Now, Seen
 from stateat.oracle.slots import Content, Slots
 from stateat.oracle.states import StateFamily
 from stateat.oracle.verdict import Verdict, judge
-from stateat.sim.events import Group, Severity, decided_ahead
+from stateat.sim.events import Group, Severity, decided_ahead, in_flight
 from stateat.sim.tokens import Segments, Spans, Tokens
 
 
@@ -48,6 +48,7 @@ class Evidence:
         self.cap = options.get("longest_chunk", min(cap, threshold) if threshold > 0 else cap)
         self.lookups = options["enable_prefix_caching"]
         self.in_order = decided_ahead(options) == 0
+        self._reach = (1 + num_drafts) * (1 + in_flight(options))
         self.now.launched = 0 if self.in_order else -1
 
     def arrive(
@@ -64,7 +65,7 @@ class Evidence:
             stream = Tokens.explicit(tokens, encoder)
             self._past[request] = lambda: stream
         else:
-            again = partial(Tokens.generate, segments, index, max_tokens + self.num_drafts + 1, encoder)
+            again = partial(Tokens.generate, segments, index, max_tokens + self._reach, encoder)
             stream, self._past[request] = again(), again
         self.requests[request] = Seen(stream, stream.num_prompt)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from math import gcd, lcm
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from stateat.sim.events import Group
 from stateat.sim.schema import (
@@ -21,13 +21,16 @@ from stateat.sim.schema import (
     Name,
     StrictRecord,
     WrittenAs,
+    no_number,
 )
 
 INFILL_METHODS = ("dflash", "dspark")
 """Drafters that fill in all drafts at once, from the states of the tokens before them alone."""
 LOOK_AHEAD_METHODS = ("mtp", "eagle", "eagle3", *INFILL_METHODS)
 """Drafters for which a hit gives something up (the drop): they look one token ahead; to 0.32 those that fill in too."""
-METHODS = (*LOOK_AHEAD_METHODS, "ngram")
+LOOK_UP_METHODS = ("ngram", "ngram_gpu")
+"""Drafters that look drafts up in the tokens that there are, on the CPU or on the device."""
+METHODS = (*LOOK_AHEAD_METHODS, *LOOK_UP_METHODS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,8 @@ class Speculative(StrictRecord):
 
     method: Literal[METHODS] = "ngram"  # type: ignore[valid-type]
     """The drafter. `mtp`, `eagle` and `eagle3` look one token ahead, so that a hit gives a block (or hash unit)
-    up; so it does to 0.32 with `dflash` and `dspark`, which fill in all drafts at once."""
+    up; so it does to 0.32 with `dflash` and `dspark`, which fill in all drafts at once. `ngram` (on
+    the CPU; see `async_scheduling`) and `ngram_gpu` look drafts up."""
     num_speculative_tokens: Drafts = 0
     """K, the draft tokens of a proposal; 0: off."""
     accepted_drafts: Annotated[tuple[Drafts, ...], Listed(1)] | None = None
@@ -98,7 +102,7 @@ class Speculative(StrictRecord):
     @property
     def lookahead_tokens(self) -> int:
         """Slots that attention reserves for the drafter, beyond the scheduled tokens."""
-        if self.method == "ngram" and not self.draft_slots:
+        if self.method in LOOK_UP_METHODS and not self.draft_slots:
             return 0
         # It has a query for the last sampled token, beside one for each draft.
         return self.num_speculative_tokens + (self.method == "dflash" and self.num_speculative_tokens > 0)
@@ -155,7 +159,7 @@ class Options(StrictRecord):
     max_concurrent_batches: Annotated[int, Field(ge=1, le=64)] = 1
     """Steps that are decided before the outcome of the first of them is known, the stages of a pipeline
     (docs/rules.md#steps-in-flight); at least 2 with `async_scheduling`. Over 1 without it no step is fast-forwarded."""
-    async_scheduling: bool | Literal["auto"] = False
+    async_scheduling: Annotated[Literal[True, False, "auto"], BeforeValidator(no_number)] = False
     """The step after one is decided before its tokens are known, on placeholders that its outcome corrects; `auto`: as
     a server of the release does by default with these options (docs/servers.md)."""
     max_model_len: Annotated[int, Field(ge=2, le=MAX_STEP_TOKENS)] = 266_240

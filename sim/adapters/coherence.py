@@ -449,6 +449,7 @@ class Coherence(Outcomes):
         self._check(end == row.end, "advance.end", end, f"{row.end}, where its chunk ends")
         self._check(start == row.start, "advance.start", start, f"{row.start}, where its chunk starts")
         self._check(steps == row.steps, "advance.steps", steps, f"{row.steps}, as its chunk says")
+        self._all_drafts(request, row, drafts)
         self._check(len(drafts) == row.run, "advance.drafts", list(drafts), f"{row.run}, as its chunk says")
         self._slot("advance.read", read, -1)
         self._handed("advance.read", read)

@@ -6,7 +6,10 @@ scheduling, as many steps behind the row's own as are in flight, whether its req
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from stateat.sim.adapters.heard import Heard, Life, PendingChunk
+from stateat.sim.tokens import PLACEHOLDER
 
 
 class Outcomes(Heard):
@@ -59,6 +62,18 @@ class Outcomes(Heard):
         )
         last.accepted = accepted
         self._batches.setdefault(self._hears, {})[request] = last
+
+    def _all_drafts(self, request: str, row: PendingChunk, drafts: Sequence[int]) -> None:
+        """Behind placeholders that a split clipped a worker takes all tokens of a row but one for drafts."""
+        tokens = row.end - row.start - 1
+        if row.steps or not row.drafts or row.run == tokens or list(drafts) != [PLACEHOLDER] * tokens:
+            return
+        row.run = tokens
+        if self.lag:
+            life = self._lives[request]
+            life.sampled -= row.emits
+            row.emits = row.end - tokens >= life.prompt + life.sampled
+            life.sampled += row.emits
 
     def accept(self, request: str, drafted: int, accepted: int) -> None:
         self._within("accept")

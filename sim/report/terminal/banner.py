@@ -30,9 +30,10 @@ def folded(label: str, parts: Sequence[str], width: int | None) -> str:
 
 
 def head(options: Options, live: bool = False) -> list[str]:
-    """Grid, hash unit, minimum cacheable prefix, blocks that a request pins; ``live``: what a release decides by
+    """Mode of its steps, grid, hash unit, minimum cacheable prefix, blocks that a request pins; ``live``: what a release decides by
     itself is not said."""
-    parts = [f"grid {grid(options)}" if options.recurrent else "no recurrent group", f"hash unit {options.hash_unit}"]
+    parts = [] if live else [mode(options)]
+    parts += [f"grid {grid(options)}" if options.recurrent else "no recurrent group", f"hash unit {options.hash_unit}"]
     if not options.enable_prefix_caching:
         parts.append("prefix caching off")
     elif not live and (text := _minimum(options)):
@@ -46,6 +47,23 @@ def head(options: Options, live: bool = False) -> list[str]:
         pool = plural(options.num_blocks, "block")
         parts.append(f"alone it has room for {plural(_room(options, pinned), 'token')} in the pool of {pool}")
     return parts
+
+
+def mode(options: Options) -> str:
+    """How steps follow each other: one at a time, several in flight, or a pipeline; and where a server of the release
+    would run otherwise with these options, the key that says so."""
+    from stateat.sim.releases.async_default import by_default
+    from stateat.sim.releases.policy import Policy
+
+    policy = Policy.of(options)
+    options = policy.options
+    if options.async_scheduling:
+        return f"asynchronous scheduling ({options.batch_queue} steps in flight)"
+    depth = options.batch_queue
+    said = "synchronous" if depth == 1 else f"a pipeline of {depth} steps"
+    if not by_default(options, policy.values):
+        return said
+    return f"{said} (a server of {options.preset} would run asynchronously: async_scheduling: auto)"
 
 
 def _room(options: Options, pinned: Mapping[str, tuple[str, int]]) -> int:
