@@ -1,7 +1,7 @@
 """Recorded decisions of real releases: one scenario a file, a result for each release.
 
-``engine-golden/1`` has synchronous schedulers; ``engine-golden-async/1`` asynchronous ones, whose steps and ends are told
-in another way, and are read as the same.
+``engine-golden/1`` has synchronous schedulers; ``engine-golden-async/1`` asynchronous ones, whose steps and ends are
+told in another way, and are read as the same.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def read(path: Path, releases: Sequence[str] = ()) -> list[Recording]:
 
 
 def _decisions(path: Path, form: str, where: str, body: Any) -> Mapping[str, Any]:
-    """Check a release's decisions; asynchronous ones are told as synchronous ones are, with the starts of the worker."""
+    """Check a release's decisions; asynchronous ones are told as synchronous ones are, with the worker's starts."""
     read: dict[str, Any] = _checked(path, where, _RESULT[form], body)
     if form == SYNCHRONOUS:
         return read

@@ -2,9 +2,10 @@
 
 A request is quiet while its chunks stay within the blocks that it has, publish nothing, write nothing that is
 claimed, free nothing and do not end it. Asynchronously one row of it is always in flight: the one before the first step
-that is fast-forwarded is taken out of its batch, and the last one is put into its own. What it did meanwhile follows in closed form from how many of its drafts are
-right, and is told when it wakes: because its time has come, because the budget gets short, or because it is preempted.
-The decisions are the same as without (``fast_forward=False`` turns it off, and tests compare).
+that is fast-forwarded is taken out of its batch, and the last one is put into its own. What it did meanwhile follows in
+closed form from how many of its drafts are right, and is told when it wakes: because its time has come, because the
+budget gets short, or because it is preempted. The decisions are the same as without (``fast_forward=False`` turns it
+off, and tests compare).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Steps in flight: how a step's decisions wait until their outcome is known, and what becomes of those of a request
 that ends.
 
-A pipeline runs a step when it leaves the queue. Asynchronous scheduling launches it at once, and only its outcome waits.
+A pipeline runs a step when it leaves the queue. Asynchronous scheduling launches it at once, and only its outcome
+waits.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 
 from stateat.sim.cache.interface import Cache
 from stateat.sim.engine.request import Request
+from stateat.sim.engine.sampling import verify
 from stateat.sim.events import Observer
 from stateat.sim.options import Options
 from stateat.sim.releases.rules import Rules
@@ -66,6 +68,31 @@ class InFlight:
             request.placeholders += 1 + row.drafted
             request.drafts = self.num_drafts
             request.eligible = index + self.stages
+
+    def rests(self, request: Request, index: int) -> bool:
+        """Return True if a request with steps in flight is left out of a step: those surely reach its last token, or
+        it takes turns with others in an asynchronous pipeline."""
+        if not request.placeholders:
+            return False
+        # Its tokens if none of the drafts in flight is right.
+        surely = request.computed + 2 - request.placeholders
+        return surely >= request.num_prompt + request.max_tokens or index < request.eligible
+
+    def launch(self, batch: Batch[Request]) -> None:
+        """Run a batch on the worker."""
+        if self.several and not self.asynchronous:
+            self.observer.launch(batch.index)
+        self.worker.before(batch.index, batch.rows, batch.copies, batch.given)
+        for row in batch.rows:
+            if not row.void:
+                verify(row, self.num_drafts, self.observer)
+        self.worker.after(batch.rows)
+
+    def forget(self, rows: Sequence[Row[Request]]) -> None:
+        """Forget copies of removed requests whose last row has run."""
+        for row in rows:
+            if row.owner is not None and not self.pipeline.has(row.request):
+                self.worker.leave(row.request)
 
     def done(self) -> Batch[Request] | None:
         """Return the step whose outcome is known now, if the queue is full."""
