@@ -14,7 +14,7 @@ from stateat.sim.run.result import Outcome
 from stateat.sim.run.simulate import drive
 
 FIRST = settings(max_examples=3000, derandomize=True, database=None, phases=[Phase.generate])
-FORGETFUL = ("row-indexed", "one-too-many", "never-rolled-back", "shared-count", "plain-restarts")
+FORGETFUL = ("row-indexed", "one-too-many", "never-rolled-back", "shared-count")
 
 
 def run(world: World, fast_forward: bool = True) -> tuple[Outcome, bool]:

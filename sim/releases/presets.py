@@ -28,7 +28,8 @@ VLLM_0_26_0: dict[str, str] = {
     "running": "max-num-seqs",
     "drafter_modules": "one",
     "state_writes": "align-and-all",
-    "worker": "v2",
+    "worker": "v1",
+    "undrafted_rows": "running-column",
     "state_slots": "scheduled",
     "tier_return": "any-length",
     "connector": "longest-group",
@@ -64,6 +65,8 @@ VLLM_0_28_0: dict[str, str] = {
 
 VLLM_0_29_0: dict[str, str] = {
     **VLLM_0_28_0,
+    "worker": "v2",
+    "restore_column": "scheduler-block",
     "drafter_modules": "one-a-draft",
     "lookup": "intersection",
     "padding": "dropped",
@@ -75,6 +78,8 @@ VLLM_0_29_0: dict[str, str] = {
 
 VLLM_0_32_0: dict[str, str] = {
     **VLLM_0_29_0,
+    "restore_column": "state-block",
+    "undrafted_rows": "accepted-state",
     "state_writes": "align",
     "tier_return": "aligned-end-one-more",
     "boundaries": "leaves-tokens",
