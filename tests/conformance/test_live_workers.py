@@ -25,7 +25,7 @@ pytestmark = pytest.mark.live
 RELEASES = [preset.removeprefix("vllm-") for preset in PRESETS]
 BLOCK, K, COLUMNS = 8, 3, 60
 GROUPS = (Group("attention", "full-attention", BLOCK), Group("gdn", "recurrent", BLOCK))
-WORLDS, STEPS = 60, 40
+WORLDS, STEPS = 40, 40
 
 
 def folder(release: str) -> Path:

@@ -145,7 +145,7 @@ class Kernels:
         """Run a kernel for each row of a batch; pointers to nothing are None."""
         code = self.names[kernel].__code__
         arguments = code.co_varnames[: code.co_argcount]
-        full = {name: None for name in arguments} | {"COPY_BLOCK_SIZE": 1, "CONV_STATE_DIM_FIRST": False}
+        full = dict.fromkeys(arguments) | {"COPY_BLOCK_SIZE": 1, "CONV_STATE_DIM_FIRST": False}
         full |= {name: Pointer(value) if isinstance(value, list) else value for name, value in given.items()}
         full |= {"TEMPORAL_TILES": 1, "num_reqs": rows}
         for row in range(rows):
