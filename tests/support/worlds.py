@@ -12,7 +12,6 @@ from stateat.sim.events import Group, Observer
 from stateat.sim.options import Options, Speculative
 from stateat.sim.workload import Arrival
 
-
 SOUND = {"restore_column": "state-block", "undrafted_rows": "accepted-state", "worker": "v2"}
 """The worker that loses nothing. Laws of what a scheduler decides are asked with it, whichever the release's own is."""
 
