@@ -25,6 +25,8 @@ from stateat.sim.workload import Arrival
 
 SYNCHRONOUS, ASYNCHRONOUS = "engine-golden/1", "engine-golden-async/1"
 FORMATS = (SYNCHRONOUS, ASYNCHRONOUS)
+MIRROR = {"restore_column": "state-block", "undrafted_rows": "accepted-state"}
+"""Rules of the worker that recordings of all releases mirror, whatever the release's own did; the runner they name."""
 
 Int = Annotated[int, Strict()]
 Bool = Annotated[bool, Strict()]
@@ -269,7 +271,7 @@ def options_of(config: Mapping[str, Any], release: str, asynchronous: bool = Fal
             Group("mamba", "recurrent", config.get("mamba_block_size", 1600), mamba_cache_mode=mode),
         ),
         preset=f"vllm-{release}",
-        rules={"worker": config.get("worker", "v2")},
+        rules={**MIRROR, "worker": config.get("worker", "v2")},
         num_blocks=config.get("num_blocks", 4000),
         max_num_batched_tokens=config.get("max_num_batched_tokens", 8192),
         max_num_seqs=config.get("max_num_seqs", 128),

@@ -75,6 +75,7 @@ class Scheduler:
             ),
             export=self._exported if options.num_prefill_checkpoint_blocks else None,
             kernel=rules.state_writes,
+            undrafted_are_plain=rules.undrafted_rows,
             mamba_chunk_size=options.mamba_chunk_size,
         )
         self.waiting: deque[Request] = deque()

@@ -109,14 +109,6 @@ class SharedCount(Worker):
         state.accepted = [1] * len(state.accepted)
 
 
-class PlainRestarts(Worker):
-    """A row without drafts takes the running column's state, whatever was accepted before (vLLM issues 39273,
-    56531)."""
-
-    def bias(self, row: Row[R], group: int) -> int:
-        return super().bias(row, group) if row.drafts else 0
-
-
 class PaddedAsPrefill(Worker):
     """A row that is padded with placeholders runs as a prefill, placeholders and all (before vLLM PR
     55178)."""

@@ -12,6 +12,9 @@ from stateat.sim.events import Group, Observer
 from stateat.sim.options import Options, Speculative
 from stateat.sim.workload import Arrival
 
+SOUND = {"restore_column": "state-block", "undrafted_rows": "accepted-state", "worker": "v2"}
+"""The worker that loses nothing. Laws of what a scheduler decides are asked with it, whichever the release's own is."""
+
 
 @dataclass(frozen=True)
 class World:
@@ -22,8 +25,8 @@ class World:
     budgets: tuple[int, ...]
 
     def under(self, preset: str, **rules: str) -> World:
-        """The same world under another preset or rules."""
-        return replace(self, options=replace(self.options, preset=preset, rules=rules))
+        """The same world under another preset or rules, with the sound worker unless they name one."""
+        return replace(self, options=replace(self.options, preset=preset, rules={**SOUND, **rules}))
 
 
 @st.composite
@@ -60,6 +63,7 @@ def worlds(
     options = Options(
         groups=tuple(groups),
         preset=preset,
+        rules=SOUND,
         num_blocks=num_blocks,
         max_num_batched_tokens=cap,
         max_num_seqs=num_seqs,

@@ -94,7 +94,7 @@ REACH: Mapping[type, Mapping[str, str]] = {
 }
 """Fate of each option and of each property of a request on a live release."""
 
-PHYSICAL = ("grid", "restore_column", "state_writes", "worker")
+PHYSICAL = ("grid", "restore_column", "state_writes", "undrafted_rows", "worker")
 """Rules of the model that runs the release's decisions; all others are the release's own."""
 
 

@@ -77,6 +77,7 @@ class LiveScheduler:
             ),
             export=self._exported,
             kernel=rules.state_writes,
+            undrafted_are_plain=rules.undrafted_rows,
             mamba_chunk_size=options.mamba_chunk_size,
         )
         cache = KVCache(options, rules, Observer())
