@@ -1,9 +1,10 @@
 """Fast-forward requests that only decode: until a known step they allocate, publish, copy and finish nothing.
 
 A request is quiet while its chunks stay within the blocks that it has, publish nothing, write nothing that is
-claimed, free nothing and do not end it. What it did meanwhile follows in closed form from how many of its drafts are
-right, and is told when it wakes: because its time has come, because the budget gets short, or because it is preempted.
-The decisions are the same as without (``fast_forward=False`` turns it off, and tests compare).
+claimed, free nothing and do not end it, and while all its proposals have K drafts. What it did meanwhile follows in
+closed form from how many of its drafts are right, and is told when it wakes: because its time has come, because the
+budget gets short, or because it is preempted. The decisions are the same as without (``fast_forward=False`` turns it
+off, and tests compare).
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class Quiet:
 
     def enter(self, request: Request, step: int) -> bool:
         """Let a request be quiet from ``step`` on, if that is worth while."""
-        if not self.enabled or request.drafts != self.num_drafts:
+        if not self.enabled or request.acceptance.vary or request.drafts != self.num_drafts:
             return False
         steps = self._steps(request)
         if steps < WORTHWHILE_STEPS:

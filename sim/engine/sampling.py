@@ -9,7 +9,8 @@ from stateat.sim.worker.worker import Row
 
 
 def sample(row: Row[Request], num_drafts: int, observer: Observer) -> bool:
-    """Advance a row's request; return True if it is further than it ever was."""
+    """Advance a row's request, and let its drafter propose up to ``num_drafts``; return True if it is further than it
+    ever was."""
     request = row.request
     # With steps in flight it is further already.
     request.computed = max(request.computed, row.end)
@@ -30,6 +31,6 @@ def sample(row: Row[Request], num_drafts: int, observer: Observer) -> bool:
     request.outputs += count
     observer.output(request.id, count, None)
     if num_drafts and request.outputs < request.max_outputs:
-        request.drafts = num_drafts
+        request.drafts = min(request.acceptance.size(request.proposals), num_drafts)
         request.proposals += 1
     return further

@@ -54,6 +54,9 @@ class Scheduler:
         self.observer = observer
         self.seed = seed
         self.num_drafts = options.speculative.num_speculative_tokens
+        # Where a batch's size says how many are drafted, rows have no common width.
+        self.padded = self.num_drafts > 0 and options.speculative.num_speculative_tokens_per_batch_size is None
+        """True if placeholders may make a row as wide as those beside it."""
         self.most = rules.running.most(options)
         """Requests that may run at once."""
         self.threshold = options.long_prefill_token_threshold
@@ -321,7 +324,7 @@ class Scheduler:
             drafted = 0
             alone = self.rules.padding.alone and not prefills and start > 0
             roomy = self.rules.padding.waits or start + count + self.num_drafts < self.options.max_model_len
-            if self.num_drafts and count == 1 and (only_decodes or alone) and roomy:
+            if self.padded and count == 1 and (only_decodes or alone) and roomy:
                 # Placeholders make it as wide as the rows beside it, so that a full CUDA graph fits.
                 drafted = self.num_drafts
                 count += drafted
@@ -434,13 +437,14 @@ class Scheduler:
 
     def _update(self, batch: Batch[Request], result: Step) -> None:
         rows = batch.rows
+        drafts = self.options.speculative.drafts_behind(len(rows))
         for row in rows:
             request = row.request
             if row.start < request.prefill_end:
                 result.prefill_tokens += row.end - row.start
             else:
                 result.decode_tokens += row.end - row.start
-            if not row.void and sample(row, self.num_drafts, self.observer):
+            if not row.void and sample(row, drafts, self.observer):
                 self.preempted_in_vain = 0
         self.worker.after(rows)
         if self.rules.publish.at_commit and self.num_drafts:
