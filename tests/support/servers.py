@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hypothesis import strategies as st
+from worlds import ranges, sizes
 
 from stateat.sim.cache.drafter_drop import DRAFTER_DROP
 from stateat.sim.conformance.compare import Decisions
@@ -145,8 +146,8 @@ def _speculative(draw: st.DrawFn, known: dict[str, str]) -> Speculative:
         method,
         drafts,
         tuple(draw(st.lists(st.integers(0, drafts), min_size=1, max_size=3))),
-        num_speculative_tokens_per_batch_size=None if method == "suffix" else draw(_ranges(drafts)),
-        proposed_drafts=draw(_sizes(drafts)),
+        num_speculative_tokens_per_batch_size=None if method == "suffix" else draw(ranges(drafts)),
+        proposed_drafts=draw(_varying(drafts)),
         # A drafter that looks ahead has no model of its own beside it.
         draft_slots=0 if method != "ngram" else draw(st.sampled_from([0, 0, 1, 2])),
         multi_module=method == "mtp" and known["drafter_modules"] == "one-a-draft" and draw(st.booleans()),
@@ -155,22 +156,8 @@ def _speculative(draw: st.DrawFn, known: dict[str, str]) -> Speculative:
     )
 
 
-def _sizes(drafts: int) -> st.SearchStrategy[tuple[int, ...] | None]:
-    """Drafts of proposals: K mostly, else a cycle with proposals that find none."""
-    cycle = st.lists(st.sampled_from([0, drafts, *range(drafts)]), min_size=1, max_size=4).map(tuple)
-    return st.one_of(st.none(), st.none(), cycle)
-
-
-@st.composite
-def _ranges(draw: st.DrawFn, drafts: int) -> tuple[tuple[int, int, int], ...] | None:
-    """Drafts by the requests of a step, with gaps; always K mostly."""
-    if draw(st.integers(0, 3)):
-        return None
-    found, first = [], 1
-    for size, gap in draw(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=4)):
-        found.append((first, first + size, draw(st.integers(0, drafts))))
-        first += size + 1 + gap
-    return tuple(found)
+def _varying(drafts: int) -> st.SearchStrategy[tuple[int, ...] | None]:
+    return st.one_of(st.none(), st.none(), sizes(drafts))
 
 
 def _groups(draw: st.DrawFn, known: dict[str, str], unit: int, speculative: Speculative) -> list[Group]:
@@ -211,7 +198,7 @@ def _arrivals(draw: st.DrawFn, widest: int, drafts: int) -> list[Arrival]:
                 external=draw(st.integers(0, prompt)) if external and draw(st.booleans()) else 0,
                 abort=draw(st.integers(26, 60)) if draw(st.integers(0, 7)) == 0 else None,
                 after=f"r{draw(st.integers(0, i - 1))}" if i and draw(st.integers(0, 4)) == 0 else None,
-                proposed_drafts=draw(_sizes(drafts)) if drafts else None,
+                proposed_drafts=draw(_varying(drafts)) if drafts else None,
             )
         )
     return [replace(a, abort=None) if a.after else a for a in arrivals]

@@ -142,6 +142,8 @@ def test_every_engine_key_arrives(written: Any) -> None:
     method: mtp
     num_speculative_tokens: 2
     acceptance_rate: 0.5
+    num_speculative_tokens_per_batch_size: [[1, 4, 2], [7, 9, 0]]
+    proposed_drafts: [2, 0]
     draft_slots: 3
     multi_module: true
     block_drop: false
