@@ -41,7 +41,7 @@ def worlds(
     ``look_ahead``: only look-ahead drafters (True) or none (False); ``tight``: pools in which requests are preempted;
     ``drafts_fit``: fewer drafts than a block has tokens; ``varying``: proposals of fewer than K drafts, or none.
     """
-    block = draw(st.integers(2 if look_ahead and drafts_fit else 1, widest))
+    block = draw(st.integers(2 if (look_ahead or varying) and drafts_fit else 1, widest))
     attention = draw(st.sampled_from([d for d in range(1, block + 1) if block % d == 0] + [2 * block, 3]))
     unit = draw(st.sampled_from([None, 1, gcd(block, attention)]))
     drafts = draw(st.integers(1 if look_ahead or varying else 0, min(4, block - 1) if drafts_fit else 4))
