@@ -48,7 +48,7 @@ class KVCache:
         self._longest = options.max_model_len
         self._state_slots = rules.state_slots.with_look_ahead
         self._watermark_blocks = int(options.watermark * options.num_blocks)
-        self._in_flight = options.max_concurrent_batches > 1
+        self._in_flight = options.batch_queue > 1
         self._given: list[list[int]] = [[] for _ in options.groups]
         """Blocks newly given to each attention group in this step."""
 
@@ -281,7 +281,7 @@ class KVCache:
         no claim on what it writes: the worker's table names the blocks that are its own."""
         blocks = table.blocks
         return (
-            request.computed > running * manager.block_size
+            request.computed - request.in_flight > running * manager.block_size
             and request.pages[manager.group][running:] == blocks[running:]
             and not manager.retire_rule(blocks, running, table.retired)
             and not (0 <= table.last_state < running and blocks[table.last_state])

@@ -20,7 +20,7 @@ from stateat.sim.cache.groups import CopyOnWrite
 from stateat.sim.cache.manager import KVCache
 from stateat.sim.engine.encoder import Encoder
 from stateat.sim.engine.request import Request
-from stateat.sim.engine.sampling import sample
+from stateat.sim.engine.sampling import settle, verify
 from stateat.sim.engine.sizing import Sizing
 from stateat.sim.engine.step import Step
 from stateat.sim.errors import EngineError, RefusedError
@@ -116,7 +116,7 @@ class LiveScheduler:
         if reasons := "; ".join(refused(said, place)):
             raise RefusedError(f"{self.child.name} cannot run this: {reasons}")
 
-    def abort(self, name: str) -> bool:
+    def abort(self, name: str, late: bool = False) -> bool:
         """Take a request away before the next step; False if it is not here (any more)."""
         if name not in self.requests:
             return False
@@ -225,12 +225,14 @@ class LiveScheduler:
         """Sample what the model would emit for a row, and what its drafter would propose that is ``asked`` for so many
         drafts."""
         request, known = row.request, row.request.num_tokens
-        if sample(row, asked, self.observer):
+        verify(row, asked, self.observer)
+        request.computed = row.end
+        if settle(row, request, self.observer):
             self.preempted_in_vain = 0
         sampled[request.id] = _ids(request.tokens.ids[known : known + row.emitted])
         if row.emitted and asked and request.outputs < request.max_outputs:
             right = request.acceptance.of(request.proposals - 1)
-            drafts[request.id] = request.draft_ids(request.num_tokens, right, request.drafts)
+            drafts[request.id] = request.draft_ids(request.num_tokens, right, request.proposed)
 
     # What the child heard, in order.
 
