@@ -27,7 +27,7 @@ class InFlight:
         self.pipeline: Pipeline[Request] = Pipeline(options.batch_queue)
         self.several = options.batch_queue > 1
         self.asynchronous = options.async_scheduling is True
-        self.num_drafts = options.speculative.num_speculative_tokens
+        self.speculative = options.speculative
         self.stages = options.batch_queue - 1 if self.asynchronous and worker.staggers else 1
         """Stages of an asynchronous pipeline, whose steps a request takes turns in."""
         self.loads = options.kv_consumer or options.offload.blocks > 0
@@ -53,20 +53,21 @@ class InFlight:
                 if self.worker.kinds[copy.group].recurrent:
                     self.observer.release(copy.request, copy.group, [copy.source])
             batch.pinned = []
+        drafts = self.speculative.drafts_behind(len(rows))
         for row in rows:
-            self._scheduled(row, index)
+            self._scheduled(row, index, drafts)
         self.pipeline.push(batch)
         return batch
 
-    def _scheduled(self, row: Row[Request], index: int) -> None:
-        """Count a row in, as if all its drafts were right."""
+    def _scheduled(self, row: Row[Request], index: int, drafts: int) -> None:
+        """Count a row in, as if all its drafts were right; behind it a drafter is asked for so many ``drafts``."""
         request, tokens = row.request, row.end - row.start
         request.computed += tokens
         request.in_flight += tokens
         request.prefilling = request.computed < request.num_tokens + request.placeholders
         if self.asynchronous and not request.prefilling:
             request.placeholders += 1 + row.drafted
-            request.drafts = self.num_drafts
+            request.drafts = drafts
             request.eligible = index + self.stages
 
     def rests(self, request: Request, index: int) -> bool:
@@ -83,9 +84,10 @@ class InFlight:
         if self.several and not self.asynchronous:
             self.observer.launch(batch.index)
         self.worker.before(batch.index, batch.rows, batch.copies, batch.given)
+        asked = self.speculative.drafts_behind(len(batch.rows))
         for row in batch.rows:
             if not row.void:
-                verify(row, self.num_drafts, self.observer)
+                verify(row, asked, self.observer)
         self.worker.after(batch.rows)
 
     def forget(self, rows: Sequence[Row[Request]]) -> None:

@@ -73,10 +73,11 @@ class Outcomes:
         """Publish what a row's outcome has made known, where that is not left to the next chunk."""
         if not row.emitted or row.stale or request.order < 0:
             return
-        if self.rules.publish.at_commit and (self.in_flight.num_drafts or self.in_flight.asynchronous):
+        asynchronous = self.in_flight.asynchronous
+        if self.rules.publish.at_commit and (asynchronous or self.in_flight.speculative.num_speculative_tokens):
             # What a stop trims was computed and is not the request's; its last token never is.
             known = min(request.computed - request.in_flight, request.num_tokens - 1)
-        elif self.in_flight.asynchronous:
+        elif asynchronous:
             known = request.computed - request.placeholders
         else:
             return
@@ -87,7 +88,7 @@ class Outcomes:
         if not self.in_flight.several:
             request.prefilling = not row.emitted
         if row.emitted and not (self.in_flight.asynchronous or row.stale):
-            request.drafts = self.in_flight.num_drafts
+            request.drafts = request.proposed
         if request.items:
             self.encoder.passed(request, request.computed - request.placeholders)
         if request.outputs >= request.max_outputs:

@@ -53,6 +53,9 @@ class Scheduler:
         self.observer = observer
         self.seed = seed
         self.num_drafts = options.speculative.num_speculative_tokens
+        # Where a batch's size says how many are drafted, rows have no common width.
+        self.padded = self.num_drafts > 0 and options.speculative.num_speculative_tokens_per_batch_size is None
+        """True if placeholders may make a row as wide as those beside it."""
         self.most = rules.running.most(options)
         """Requests that may run at once."""
         self.threshold = options.long_prefill_token_threshold
@@ -376,7 +379,7 @@ class Scheduler:
             drafted = 0
             alone = self.rules.padding.alone and not prefills and start > 0
             roomy = self.rules.padding.waits or start + count + self.num_drafts < self.options.max_model_len
-            if self.num_drafts and count == 1 and (only_decodes or alone) and roomy:
+            if self.padded and count == 1 and (only_decodes or alone) and roomy:
                 # Placeholders make it as wide as the rows beside it, so that a full CUDA graph fits.
                 drafted = self.num_drafts
                 count += drafted

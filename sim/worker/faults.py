@@ -89,7 +89,7 @@ class OneTooMany(Worker):
 
     merges = False
 
-    def count(self, kept: int) -> int:
+    def count(self, kept: int, drafted: int) -> int:
         return kept + 1
 
 
@@ -98,8 +98,8 @@ class NeverRolledBack(Worker):
 
     merges = False
 
-    def count(self, kept: int) -> int:
-        return self.num_drafts + 1
+    def count(self, kept: int, drafted: int) -> int:
+        return drafted + 1
 
 
 class SharedCount(Worker):

@@ -270,7 +270,7 @@ class Worker:
             state = row.request.worker
             known = row.end - len(row.drafts)
             kept = max(row.emitted, 1)
-            count = self.count(kept) if row.drafted else kept
+            count = self.count(kept, row.drafted) if row.drafted else kept
             for group, _ in self.all_mode:
                 state.accepted[group] = count
             for group, block in self.recurrent:
@@ -287,8 +287,9 @@ class Worker:
                     pages = state.pages[group]
                     self._copy(row.request.id, group, "post", pages, column, boundary - known, pages[target])
 
-    def count(self, kept: int) -> int:
-        """Return the count that is remembered where a verification kept so many tokens, 1 to K + 1."""
+    def count(self, kept: int, drafted: int) -> int:
+        """Return the count that is remembered where a verification of so many drafts kept so many tokens, 1 to one
+        more than ``drafted``."""
         return kept
 
     def saves(self, column: int, target: int) -> bool:

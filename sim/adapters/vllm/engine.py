@@ -200,12 +200,13 @@ class LiveScheduler:
     def _update(self, rows: list[Row[Request]], result: Step) -> None:
         sampled: dict[str, list[int]] = {}
         drafts: dict[str, list[int]] = {}
+        asked = self.options.speculative.drafts_behind(len(rows))
         for row in rows:
             if row.start < row.request.prefill_end:
                 result.prefill_tokens += row.end - row.start
             else:
                 result.decode_tokens += row.end - row.start
-            self._sample(row, sampled, drafts)
+            self._sample(row, asked, sampled, drafts)
         said = self.child.ask({"do": "commit", "sampled": sampled, "drafts": drafts}, COMMIT)
         self.worker.after(rows)
         self._hear(said["log"])
@@ -219,17 +220,20 @@ class LiveScheduler:
         if finished:
             raise EngineError(f"{self.child.name} ended requests that it did not run: {', '.join(finished)}")
 
-    def _sample(self, row: Row[Request], sampled: dict[str, list[int]], drafts: dict[str, list[int]]) -> None:
-        """Sample what the model would emit for a row, and what its drafter would propose."""
+    def _sample(
+        self, row: Row[Request], asked: int, sampled: dict[str, list[int]], drafts: dict[str, list[int]]
+    ) -> None:
+        """Sample what the model would emit for a row, and what its drafter would propose that is ``asked`` for so many
+        drafts."""
         request, known = row.request, row.request.num_tokens
-        verify(row, self.num_drafts, self.observer)
+        verify(row, asked, self.observer)
         request.computed = row.end
         if settle(row, request, self.observer):
             self.preempted_in_vain = 0
         sampled[request.id] = _ids(request.tokens.ids[known : known + row.emitted])
-        if row.emitted and self.num_drafts and request.outputs < request.max_outputs:
+        if row.emitted and asked and request.outputs < request.max_outputs:
             right = request.acceptance.of(request.proposals - 1)
-            drafts[request.id] = request.draft_ids(request.num_tokens, right, self.num_drafts)
+            drafts[request.id] = request.draft_ids(request.num_tokens, right, request.proposed)
 
     # What the child heard, in order.
 
