@@ -27,7 +27,7 @@ INFILL_METHODS = ("dflash", "dspark")
 """Drafters that fill in all drafts at once, from the states of the tokens before them alone."""
 LOOK_AHEAD_METHODS = ("mtp", "eagle", "eagle3", *INFILL_METHODS)
 """Drafters for which a hit gives something up (the drop): they look one token ahead; to 0.32 those that fill in too."""
-METHODS = (*LOOK_AHEAD_METHODS, "ngram")
+METHODS = (*LOOK_AHEAD_METHODS, "ngram", "ngram_gpu")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Speculative(StrictRecord):
     @property
     def lookahead_tokens(self) -> int:
         """Slots that attention reserves for the drafter, beyond the scheduled tokens."""
-        if self.method == "ngram" and not self.draft_slots:
+        if self.method in ("ngram", "ngram_gpu") and not self.draft_slots:
             return 0
         # It has a query for the last sampled token, beside one for each draft.
         return self.num_speculative_tokens + (self.method == "dflash" and self.num_speculative_tokens > 0)
@@ -155,6 +155,9 @@ class Options(StrictRecord):
     max_concurrent_batches: Annotated[int, Field(ge=1, le=64)] = 1
     """Steps that are decided before the first of them has run, the stages of a pipeline
     (docs/rules.md#steps-in-flight); over 1 no step is fast-forwarded."""
+    async_scheduling: bool | Literal["auto"] = False
+    """The step after one is decided before that one's tokens are known; `auto`: as a server of the release does by
+    default with these options."""
     max_model_len: Annotated[int, Field(ge=2, le=MAX_STEP_TOKENS)] = 266_240
     """The longest sequence; a prompt is at least one token shorter."""
     long_prefill_token_threshold: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] = 0

@@ -54,6 +54,10 @@ class Begun(TypedDict):
 
     free: Whole
     warnings: list[Words]
+    depth: Annotated[int, Field(ge=1, le=1000)]
+    """Steps that may be under way, the newest included."""
+    ahead: bool
+    """The release schedules asynchronously."""
 
 
 class StepAnswer(TypedDict):
@@ -69,7 +73,10 @@ class StepAnswer(TypedDict):
 class Commit(TypedDict):
     """Answer to the sampled tokens."""
 
+    aborted: list[Event]
     log: list[Event]
+    taken: dict[str, Whole]
+    """Tokens that were added to a request's outputs."""
     finished: list[str]
     free: Whole
 
@@ -145,6 +152,10 @@ class AnswerCheck:
                 self._groups(part, f"the table of {name}")
                 for blocks in part:
                     self._slots(blocks)
+
+    def start(self, name: str, counted: int, right: int) -> None:
+        """The scheduler counts what the worker has computed, and what is still under way."""
+        self._hold(counted == right, f"a chunk of {name} from {counted} on", f"{right}, by the steps under way")
 
     def chunk(self, request: Request, start: int, end: int, drafts: int, export: int) -> None:
         """A chunk starts before it ends, at tokens that are there, in blocks that it was given."""

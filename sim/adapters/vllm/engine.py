@@ -8,13 +8,16 @@ The child decides and claims; what its decisions do to states is the same physic
 from __future__ import annotations
 
 import base64
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from stateat.sim.adapters.vllm.answers import ADDED, BEGUN, COMMIT, STEP, AnswerCheck, Event, RowSaid
 from stateat.sim.adapters.vllm.config import refused, wire
+from stateat.sim.adapters.vllm.in_flight import Batch, InFlight, Verified, proposed
 from stateat.sim.adapters.vllm.process import Child
 from stateat.sim.cache.groups import CopyOnWrite
 from stateat.sim.cache.manager import KVCache
@@ -63,6 +66,7 @@ class LiveScheduler:
         about = child.ask({"do": "init", "config": wire(options)}, BEGUN)
         self.warnings = about["warnings"]
         self._free = about["free"]
+        self.in_flight = InFlight(about["depth"], about["ahead"])
         self.requests: dict[str, Request] = {}
         self.exports: dict[str, int] = {}
         """Offsets of the states that this step's requests export on their way."""
@@ -82,10 +86,14 @@ class LiveScheduler:
         cache = KVCache(options, rules, Observer())
         self.sizing = Sizing(policy, cache, Encoder(policy))
         """The preset's own: what it calls the end of a chunk."""
+        self._verified = Verified(observer)
         self.preempted_in_vain = 0
         """Preemptions since some request last got further than it had ever been."""
         self._aborted: dict[str, None] = {}
+        self._aborted_late: dict[str, None] = {}
         self._reset = ""
+        self._taken: Counter[str] = Counter()
+        """Outputs of each request that the scheduler has; the worker may be further."""
 
     def _exported(self, request: Asked, start: int, end: int, block: int) -> tuple[int, int]:
         """Return the offset of the state that the release says a chunk exports (0: none), and its column."""
@@ -98,6 +106,10 @@ class LiveScheduler:
         self.observer.arrive(
             request.id, request.index, time, arrival.segments, None, request.max_outputs, arrival.encoder
         )
+        if self.in_flight.ahead:
+            # The worker does not know where a request ends: it runs on until the scheduler says so.
+            beyond = replace(arrival, max_tokens=arrival.max_tokens + self.num_drafts + 1)
+            request = Request(beyond, self.options, self.seed)
         prompt = segment_ids(arrival.segments).astype("<i4").tobytes()
         self.child.ask(
             {
@@ -116,11 +128,14 @@ class LiveScheduler:
         if reasons := "; ".join(refused(said, place)):
             raise RefusedError(f"{self.child.name} cannot run this: {reasons}")
 
-    def abort(self, name: str) -> bool:
-        """Take a request away before the next step; False if it is not here (any more)."""
+    def abort(self, name: str, late: bool = False) -> bool:
+        """Take a request away before the next step; False if it is not here (any more).
+
+        ``late``: behind the next step's decisions, before the scheduler hears what an earlier one sampled.
+        """
         if name not in self.requests:
             return False
-        self._aborted[name] = None
+        (self._aborted_late if late else self._aborted)[name] = None
         return True
 
     def reset(self, running: bool = False) -> None:
@@ -135,7 +150,7 @@ class LiveScheduler:
     @property
     def aborting(self) -> bool:
         """True if somebody is to be taken away in the next step."""
-        return bool(self._aborted)
+        return bool(self._aborted or self._aborted_late)
 
     @property
     def idle(self) -> bool:
@@ -146,30 +161,44 @@ class LiveScheduler:
         return 0
 
     def step(self, index: int, time: int, budget: int) -> Step:
-        """One step: the child schedules, the model runs, the child is told what was sampled."""
+        """One step as vLLM's ``EngineCore`` takes it: the child schedules, and is told what the oldest step under way
+        sampled once no more may be under way, or nobody is left."""
         self.observer.step(index, time, budget)
         result = Step()
-        aborted, self._aborted = list(self._aborted), {}
+        aborted, self._aborted = [name for name in self._aborted if name in self.requests], {}
         reset, self._reset = self._reset, ""
         said = self.child.ask({"do": "step", "budget": budget, "abort": aborted, "reset": reset}, STEP)
-        self._hear(said["aborted"])
-        for name in aborted:
-            self.worker.leave(self.requests.pop(name))
-            self.observer.abort(name)
-            result.finished.append(name)
+        self._hear_aborted(said["aborted"], aborted, result)
         self._hear(said["log"])
         rows = self._rows(said["rows"])
         self._check.moves(said["copies"], said["given"], self.requests)
         copies = [CopyOnWrite(*copy) for copy in said["copies"]]
-        self.worker.before(index, rows, copies, said["given"])
-        self._update(rows, result)
+        batch = Batch(index, rows, copies, said["given"])
+        if self.in_flight.ahead:
+            self._run(batch, result)
+        self.in_flight.push(batch)
+        while self.in_flight and (self.in_flight.full or not self.requests):
+            self._commit(result)
         return result
+
+    def _hear_aborted(self, log: Sequence[Event], names: Sequence[str], result: Step) -> None:
+        self._hear(log)
+        for name in names:
+            self._let_go(self.requests.pop(name))
+            self.observer.abort(name)
+            result.finished.append(name)
+
+    def _let_go(self, request: Request) -> None:
+        """A request ends or is preempted: rows of it that have not run do so without it."""
+        self.in_flight.detach(request)
+        if not self.in_flight.waits(request):
+            self.worker.leave(request)
 
     def _rows(self, said: Sequence[RowSaid]) -> list[Row[Request]]:
         rows = []
         self.exports = {}
         self._check.names([row[0] for row in said], self.requests)
-        for name, start, end, drafts, table, more, heard, export, offered in said:
+        for name, counted, upto, drafts, table, more, heard, export, offered in said:
             request = self.requests[name]
             self._check.blocks(name, table, more)
             if table is not None:
@@ -177,6 +206,13 @@ class LiveScheduler:
             elif more is not None:
                 for pages, blocks in zip(request.pages, more, strict=True):
                     pages += blocks
+            self._check.start(name, counted, self.in_flight.start(request))
+            start, end = counted, upto
+            if self.in_flight.ahead:
+                start, end = request.computed, request.computed + upto - counted
+                drafts = proposed(request, len(drafts))
+                # A decode that the scheduler takes to be elsewhere exports nothing.
+                export = export if start == counted else 0
             self._check.chunk(request, start, end, len(drafts), export)
             if export:
                 self.exports[name] = export
@@ -196,37 +232,67 @@ class LiveScheduler:
         named = self.sizing.name(request, start, offered, end) if offered else ""
         return named or ("prompt-end" if end >= request.num_tokens else "budget")
 
-    def _update(self, rows: list[Row[Request]], result: Step) -> None:
-        sampled: dict[str, list[int]] = {}
-        drafts: dict[str, list[int]] = {}
-        for row in rows:
+    def _run(self, batch: Batch, result: Step) -> None:
+        """Run a batch on the worker."""
+        if self.in_flight.depth > 1:
+            self.observer.launch(batch.index)
+        self.worker.before(batch.index, batch.rows, batch.copies, batch.given)
+        for row in batch.rows:
             if row.start < row.request.prefill_end:
                 result.prefill_tokens += row.end - row.start
             else:
                 result.decode_tokens += row.end - row.start
-            self._sample(row, sampled, drafts)
-        said = self.child.ask({"do": "commit", "sampled": sampled, "drafts": drafts}, COMMIT)
-        self.worker.after(rows)
+            self._sample(row, batch)
+        self.worker.after(batch.rows)
+
+    def _commit(self, result: Step) -> None:
+        """Tell the child what the oldest batch sampled, once that has run."""
+        batch = self.in_flight.pop()
+        if not self.in_flight.ahead:
+            self._run(batch, result)
+        late, self._aborted_late = [name for name in self._aborted_late if name in self.requests], {}
+        said = self.child.ask(
+            {"do": "commit", "sampled": batch.sampled, "drafts": batch.drafts, "abort": late}, COMMIT
+        )
+        self._hear_aborted(said["aborted"], late, result)
+        for row in batch.rows:
+            self._take(row, said["taken"].get(row.request.id, 0))
         self._hear(said["log"])
         self._free = said["free"]
         finished = dict.fromkeys(said["finished"])
-        for name in [row.request.id for row in rows if row.request.id in finished]:
-            self.worker.leave(self.requests.pop(name))
+        for name in [row.request.id for row in batch.rows if row.request.id in finished]:
+            self._let_go(self.requests.pop(name))
             del finished[name]
             self.observer.finish(name)
             result.finished.append(name)
         if finished:
             raise EngineError(f"{self.child.name} ended requests that it did not run: {', '.join(finished)}")
 
-    def _sample(self, row: Row[Request], sampled: dict[str, list[int]], drafts: dict[str, list[int]]) -> None:
+    def _take(self, row: Row[Request], count: int) -> None:
+        """Hear how many of a row's tokens the scheduler took: none of a request that has ended, and, as the release
+        has it, all or none of one that was preempted meanwhile."""
+        request = row.request
+        self._taken[request.id] += count
+        if row.void:
+            if not self.in_flight.ahead:
+                if not self.in_flight.waits(request):
+                    self.worker.leave(request)
+                if count:
+                    self.requests[request.id].outputs += count
+        if count and (row.void or self.in_flight.ahead):
+            self.observer.output(request.id, count, None)
+
+    def _sample(self, row: Row[Request], batch: Batch) -> None:
         """Sample what the model would emit for a row, and what its drafter would propose."""
         request, known = row.request, row.request.num_tokens
-        if sample(row, self.num_drafts, self.observer):
+        ahead = self.in_flight.ahead
+        observer = Observer() if row.void else self._verified if ahead else self.observer
+        if sample(row, self.num_drafts, observer) and not row.void:
             self.preempted_in_vain = 0
-        sampled[request.id] = _ids(request.tokens.ids[known : known + row.emitted])
-        if row.emitted and self.num_drafts and request.outputs < request.max_outputs:
+        batch.sampled[request.id] = _ids(request.tokens.ids[known : known + row.emitted])
+        if row.emitted and self.num_drafts and request.outputs < request.max_outputs and not ahead:
             right = request.acceptance.of(request.proposals - 1)
-            drafts[request.id] = request.draft_ids(request.num_tokens, right, self.num_drafts)
+            batch.drafts[request.id] = request.draft_ids(request.num_tokens, right, self.num_drafts)
 
     # What the child heard, in order.
 
@@ -245,7 +311,7 @@ class LiveScheduler:
         self.observer.reset(done)
 
     def _on_preempt(self, name: str) -> None:
-        self.worker.leave(self.requests[name])
+        self._let_go(self.requests[name])
         self.requests[name].reset()
         self.preempted_in_vain += 1
         self.observer.preempt(name)
@@ -264,6 +330,9 @@ class LiveScheduler:
         request.junction = junction
         request.started = True
         request.computed = hit + external
+        if self.in_flight.ahead:
+            # What the scheduler did not take is sampled again.
+            request.outputs = self._taken[name]
         self.observer.admit(name, hit, external, resumed)
         for group, slot in loads:
             self.observer.load(name, group, name, slot, hit + external)

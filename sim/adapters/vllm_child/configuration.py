@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typing
 
-from objects import Strange, Unsupported, attribute, bare, call, has_field, refusing
+from objects import Strange, Unsupported, attribute, bare, call, call_like, has_field, refusing
+from overlap import staged
 from placeholders import Grammar, Lenient, features_in_window
 from stand_ins import stands_in
 
@@ -27,15 +28,20 @@ class Configuration:
         from vllm.v1.core.sched.scheduler import Scheduler
 
         self._check_features(Scheduler)
-        config = self._whole()
+        config = staged(self.wanted, self._whole)
+        budget = attribute(config, "_set_max_num_scheduled_tokens")
+        with refusing("engine.max_num_batched_tokens"):
+            budget()
         cache = self._cache()
         managers.register_all_kvcache_specs(config)
         self._validate(config)
         block, unit = self._sizes(utils, cache, config)
         self._partial_hits(self.wanted["partial_hits"])
         with refusing("engine"):
-            scheduler = call(
+            # The asynchronous one takes the same arguments, and does not name them.
+            scheduler = call_like(
                 Scheduler,
+                config.scheduler_config.get_scheduler_cls(),
                 vllm_config=config,
                 kv_cache_config=cache,
                 structured_output_manager=Grammar(),
@@ -89,7 +95,8 @@ class Configuration:
             raise Strange("its CacheConfig.mamba_cache_mode has no align")
         return modes
 
-    def _whole(self):
+    def _whole(self, stages, runner_v2):
+        """The whole, with so many pipeline stages; on model runner V2, or as the release chooses."""
         from vllm.config import (
             CacheConfig,
             ObservabilityConfig,
@@ -125,18 +132,25 @@ class Configuration:
             max_num_seqs=wanted["max_num_seqs"],
             long_prefill_token_threshold=wanted["long_prefill_token_threshold"],
             enable_chunked_prefill=True,
-            async_scheduling=False,
+            # None: as the release decides.
+            async_scheduling=None if wanted["async_scheduling"] == "auto" else wanted["async_scheduling"],
             disable_chunked_mm_input=wanted["disable_chunked_mm_input"],
             watermark=wanted["watermark"],
             scheduler_reserve_full_isl=wanted["scheduler_reserve_full_isl"],
             policy="fcfs",
         )
-        config = bare(
-            VllmConfig,
+
+        class OnRunnerV2(VllmConfig):
+            """The release's own, but for the model runner."""
+
+            use_v2_model_runner = True
+
+        return bare(
+            OnRunnerV2 if runner_v2 else VllmConfig,
             model_config=model,
             cache_config=cache,
             scheduler_config=scheduling,
-            parallel_config=bare(ParallelConfig),
+            parallel_config=bare(ParallelConfig, pipeline_parallel_size=stages),
             observability_config=bare(ObservabilityConfig),
             speculative_config=self._speculative(),
             lora_config=None,
@@ -144,10 +158,6 @@ class Configuration:
             kv_transfer_config=None,
             ec_transfer_config=None,
         )
-        budget = attribute(config, "_set_max_num_scheduled_tokens")
-        with refusing("engine.max_num_batched_tokens"):
-            budget()
-        return config
 
     def _speculative(self):
         if not self.drafts:

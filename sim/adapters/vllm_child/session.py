@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 from array import array
+from collections import deque
 
 from checkpoints import Checkpoints
 from configuration import Configuration, hash_lookahead
 from listeners import Ears
-from objects import Unsupported, call, make
+from objects import Unsupported, attribute, call, make
 from placeholders import Connector, features
 
 
@@ -22,13 +23,17 @@ class Session:
         self.ears = Ears(self.scheduler, wanted)
         self.checkpoints = Checkpoints(self.scheduler, wanted)
         self.connector = Connector()
-        self.output = None
+        self.depth = self.scheduler.vllm_config.max_concurrent_batches
+        self.outputs = deque()
+        """Outputs of the scheduler whose steps are under way, the oldest first; an empty one too."""
 
     def about(self):
         """Return what came of the configuration."""
         return {
             "free": self.scheduler.kv_cache_manager.block_pool.get_num_free_blocks(),
             "warnings": self.warnings,
+            "depth": self.depth,
+            "ahead": bool(self.scheduler.scheduler_config.async_scheduling),
         }
 
     def add(self, said):
@@ -44,8 +49,8 @@ class Session:
                     "has not (engine.speculative.hash_lookahead: false runs it)"
                 )
             self.connector.external[said["id"]] = said["external"]
-            self.scheduler.connector = self.connector
-            self.scheduler._connector_finished = lambda request: (False, None)
+            if self.scheduler.connector is None:
+                self._connect()
         tokens = array("i")
         tokens.frombytes(base64.b64decode(said["prompt"]))
         sampling = SamplingParams(max_tokens=said["max_tokens"], ignore_eos=True, temperature=0.0)
@@ -63,17 +68,29 @@ class Session:
         )
         return {}
 
+    def _connect(self):
+        """Attach the connector. Who gets tokens from one is a consumer of KV transfers, and with several steps under
+        way its release frees no block that one of them may still write."""
+        scheduler = self.scheduler
+        scheduler.connector = self.connector
+        scheduler._connector_finished = lambda request: (False, None)
+        if self.depth == 1:
+            return
+        attribute(scheduler, "defer_block_free")
+        scheduler.defer_block_free = True
+        # It has counted no step so far; those that are under way fence their requests too.
+        for output in self.outputs:
+            if output.total_num_scheduled_tokens:
+                scheduler.sched_step_seq += 1
+                for name in output.num_scheduled_tokens.keys() & scheduler.requests.keys():
+                    scheduler.requests[name].last_sched_seq = scheduler.sched_step_seq
+
     def step(self, said):
         """Schedule: what runs, with whatever was decided and claimed on the way."""
-        from vllm.v1.request import RequestStatus
-
         scheduler, ears = self.scheduler, self.ears
-        if said["abort"]:
-            scheduler.finish_requests(said["abort"], RequestStatus.FINISHED_ABORTED)
-        aborted = ears.take()
+        aborted = self._abort(said["abort"])
         if said["reset"]:
-            done = scheduler.reset_prefix_cache(reset_running_requests=said["reset"] == "running")
-            ears.log.append(["reset", bool(done)])
+            ears.log.append(["reset", self._reset(said["reset"] == "running")])
         ears.stops.clear()
         ears.offered.clear()
         scheduler.max_num_scheduled_tokens = min(said["budget"], ears.cap)
@@ -81,7 +98,7 @@ class Session:
             output = scheduler.schedule()
         finally:
             scheduler.max_num_scheduled_tokens = ears.cap
-        self.output = output
+        self.outputs.append(output)
         given, copies = ears.take_step()
         return {
             "aborted": aborted,
@@ -90,6 +107,23 @@ class Session:
             "given": given,
             "copies": copies,
         }
+
+    def _abort(self, names):
+        """Take requests away; returns what was heard of it."""
+        from vllm.v1.request import RequestStatus
+
+        if names:
+            self.scheduler.finish_requests(names, RequestStatus.FINISHED_ABORTED)
+        return self.ears.take()
+
+    def _reset(self, running):
+        try:
+            return bool(self.scheduler.reset_prefix_cache(reset_running_requests=running))
+        except RuntimeError:
+            # Steps under way hold blocks of those that were put back, too.
+            if not self.outputs:
+                raise
+            return False
 
     def _rows(self, output):
         """[id, start, end, draft ids, whole table or None, appended blocks or None, stop, checkpoint, offered]"""
@@ -112,23 +146,29 @@ class Session:
         return rows
 
     def commit(self, said):
-        """Hand over what the step sampled, and the drafts for the next one."""
+        """Hand over what the oldest step under way sampled, and, unless the worker has them, the drafts for the next.
+
+        Who is taken away meanwhile goes first.
+        """
         from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
 
-        scheduler, sampled = self.scheduler, said["sampled"]
+        scheduler, sampled, output = self.scheduler, said["sampled"], self.outputs.popleft()
+        aborted = self._abort(said["abort"])
         names = list(sampled)
-        running = set(scheduler.requests)
+        running = dict(scheduler.requests)
+        before = {name: running[name].num_output_tokens for name in names if name in running}
         known = {
             "req_ids": names,
             "req_id_to_index": {name: i for i, name in enumerate(names)},
             "sampled_token_ids": [sampled[name] for name in names],
         }
-        scheduler.update_from_output(self.output, make(ModelRunnerOutput, known))
+        scheduler.update_from_output(output, make(ModelRunnerOutput, known))
         if said["drafts"]:
             scheduler.update_draft_token_ids(DraftTokenIds(list(said["drafts"]), list(said["drafts"].values())))
-        self.output = None
         return {
+            "aborted": aborted,
             "log": self.ears.take(),
-            "finished": sorted(running - set(scheduler.requests)),
+            "taken": {name: running[name].num_output_tokens - count for name, count in before.items()},
+            "finished": sorted(running.keys() - scheduler.requests.keys()),
             "free": scheduler.kv_cache_manager.block_pool.get_num_free_blocks(),
         }
