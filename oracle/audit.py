@@ -239,13 +239,17 @@ class Auditor(Observer):
         if read >= 0:
             self.ownership.read(request, group, read, content)
         known = end - len(drafts)
+        if end >= seen.num_prompt and not seen.prefilled:
+            seen.prefilled = True
+            self._prefilled.append(request)
         stale = self.now.index < seen.since
         # It was preempted behind the step of this row.
         if not stale:
             self.acceptance.check_count(self.evidence, request, group, read)
             # A row leaves a state after each token, or one at its end that counts (and others on its way). In all mode
             # no count leads on from a row of fewer drafts than K: the next one's column follows from what is computed.
-            several = len(writes) == len(drafts) + 1 and writes[0][0] == known
+            wide = len(drafts) > self.evidence.num_drafts
+            several = (wide or len(writes) == len(drafts) + 1) and writes[0][0] == known
             several = several and (len(writes) == self.evidence.num_drafts + 1 or self.groups[group].aligned)
             self.acceptance.row(request, group, writes if several else writes[-1:], seen.kept if steps else 1)
         ancestor: int | None = None
@@ -287,9 +291,6 @@ class Auditor(Observer):
         if tokens is not None:
             seen.tokens.extend(tokens)
         seen.outputs += count
-        if not seen.prefilled:
-            seen.prefilled = True
-            self._prefilled.append(request)
 
     def finish(self, request: str) -> None:
         self._ended.append((self.now.index, request))

@@ -48,7 +48,7 @@ class KVCache:
         self._longest = options.max_model_len
         self._state_slots = rules.state_slots.with_look_ahead
         self._watermark_blocks = int(options.watermark * options.num_blocks)
-        self._in_flight = options.max_concurrent_batches > 1
+        self._in_flight = options.batch_queue > 1
         self._given: list[list[int]] = [[] for _ in options.groups]
         """Blocks newly given to each attention group in this step."""
 

@@ -129,8 +129,9 @@ class Quiet:
         self.observer.chunk(request.id, start, last.end, drafts, "decode", steps, accepted.tolist())
         self.worker.run(request, start, last, steps)
         self.observer.output(request.id, produced, None)
-        request.computed = start + produced
+        request.computed = request.at = start + produced
         request.outputs += produced
+        request.sampled += produced
         request.worker.last_step = step - 1
         if drafts:
             request.proposals += steps

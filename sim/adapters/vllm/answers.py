@@ -70,10 +70,15 @@ class StepAnswer(TypedDict):
     copies: list[tuple[str, Whole, Whole, Whole]]
 
 
+class Aborted(TypedDict):
+    """Answer to requests that were taken away."""
+
+    log: list[Event]
+
+
 class Commit(TypedDict):
     """Answer to the sampled tokens."""
 
-    aborted: list[Event]
     log: list[Event]
     taken: dict[str, Whole]
     """Tokens that were added to a request's outputs."""
@@ -126,6 +131,7 @@ HELLO = Answer(Hello)
 BEGUN = Answer(Begun)
 ADDED = Answer(dict)
 STEP = Answer(StepAnswer)
+ABORTED = Answer(Aborted)
 COMMIT = Answer(Commit)
 
 
@@ -160,7 +166,7 @@ class AnswerCheck:
     def chunk(self, request: Request, start: int, end: int, drafts: int, export: int) -> None:
         """A chunk starts before it ends, at tokens that are there, in blocks that it was given."""
         what = f"chunk [{start}, {end}) of {request.id}"
-        known = request.num_tokens + drafts
+        known = request.num_prompt + max(request.sampled, request.outputs) + drafts
         self._hold(start < end <= known, what, f"one in its {known:,} tokens")
         pages = request.pages
         held = [len(pages[g]) * size if g < len(pages) else 0 for g, size in enumerate(self.sizes)]

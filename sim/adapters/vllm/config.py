@@ -85,6 +85,7 @@ REACH: Mapping[type, Mapping[str, str]] = {
         "external": SENT,
         "load_error": ALONE,
         "abort": SENT,
+        "abort_late": SENT,
         "encoder": SENT,
         "after": OURS,
         "snapshots": NOBODYS,
@@ -120,8 +121,11 @@ def _alone(said: Any, place: str) -> Iterator[str]:
                 yield from _alone(part, f"{place}.{field.name}.{i}")
 
 
-def wire(options: Options) -> dict[str, Any]:
-    """The configuration that a worker is given, under the options' own names where it is the option itself."""
+def wire(options: Options, runner_v2: bool = True) -> dict[str, Any]:
+    """The configuration that a worker is given, under the options' own names where it is the option itself.
+
+    ``runner_v2``: the model that runs its decisions is vLLM's runner v2, where that matters to them.
+    """
     widest = max(group.block_size for group in options.groups)
     speculative = options.speculative
     return {
@@ -145,6 +149,7 @@ def wire(options: Options) -> dict[str, Any]:
         "max_num_seqs": options.max_num_seqs,
         "max_concurrent_batches": options.max_concurrent_batches,
         "async_scheduling": options.async_scheduling,
+        "runner_v2": runner_v2,
         "max_model_len": options.max_model_len,
         "long_prefill_token_threshold": options.long_prefill_token_threshold,
         "enable_prefix_caching": options.enable_prefix_caching,

@@ -8,22 +8,29 @@ The child decides and claims; what its decisions do to states is the same physic
 from __future__ import annotations
 
 import base64
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from stateat.sim.adapters.vllm.answers import ADDED, BEGUN, COMMIT, STEP, AnswerCheck, Event, RowSaid
+from stateat.sim.adapters.vllm.answers import (
+    ABORTED,
+    ADDED,
+    BEGUN,
+    COMMIT,
+    STEP,
+    AnswerCheck,
+    Event,
+    RowSaid,
+)
 from stateat.sim.adapters.vllm.config import refused, wire
-from stateat.sim.adapters.vllm.in_flight import Batch, InFlight, Verified, proposed
+from stateat.sim.adapters.vllm.in_flight import InFlight
 from stateat.sim.adapters.vllm.process import Child
 from stateat.sim.cache.groups import CopyOnWrite
 from stateat.sim.cache.manager import KVCache
 from stateat.sim.engine.encoder import Encoder
 from stateat.sim.engine.request import Request
-from stateat.sim.engine.sampling import sample
+from stateat.sim.engine.sampling import verify
 from stateat.sim.engine.sizing import Sizing
 from stateat.sim.engine.step import Step
 from stateat.sim.errors import EngineError, RefusedError
@@ -33,6 +40,7 @@ from stateat.sim.releases.policy import Policy
 from stateat.sim.rules.restore_column import config_block
 from stateat.sim.tokens import segment_ids
 from stateat.sim.worker.block_tables import BlockTables, widths
+from stateat.sim.worker.pipeline import Batch
 from stateat.sim.worker.state import Asked
 from stateat.sim.worker.worker import Row
 from stateat.sim.workload import Arrival
@@ -63,10 +71,9 @@ class LiveScheduler:
         self.num_drafts = options.speculative.num_speculative_tokens
         self._refuse(options, "engine")
         self._check = AnswerCheck(child.name, options)
-        about = child.ask({"do": "init", "config": wire(options)}, BEGUN)
+        about = child.ask({"do": "init", "config": wire(options, rules.worker.staggers)}, BEGUN)
         self.warnings = about["warnings"]
         self._free = about["free"]
-        self.in_flight = InFlight(about["depth"], about["ahead"])
         self.requests: dict[str, Request] = {}
         self.exports: dict[str, int] = {}
         """Offsets of the states that this step's requests export on their way."""
@@ -83,17 +90,15 @@ class LiveScheduler:
             kernel=rules.state_writes,
             mamba_chunk_size=options.mamba_chunk_size,
         )
+        self.in_flight = InFlight(about["depth"], about["ahead"], self.worker)
         cache = KVCache(options, rules, Observer())
         self.sizing = Sizing(policy, cache, Encoder(policy))
         """The preset's own: what it calls the end of a chunk."""
-        self._verified = Verified(observer)
         self.preempted_in_vain = 0
         """Preemptions since some request last got further than it had ever been."""
-        self._aborted: dict[str, None] = {}
-        self._aborted_late: dict[str, None] = {}
+        self._aborted: dict[str, bool] = {}
+        """Requests to take away; true: behind the next step's decisions."""
         self._reset = ""
-        self._taken: Counter[str] = Counter()
-        """Outputs of each request that the scheduler has; the worker may be further."""
 
     def _exported(self, request: Asked, start: int, end: int, block: int) -> tuple[int, int]:
         """Return the offset of the state that the release says a chunk exports (0: none), and its column."""
@@ -106,10 +111,6 @@ class LiveScheduler:
         self.observer.arrive(
             request.id, request.index, time, arrival.segments, None, request.max_outputs, arrival.encoder
         )
-        if self.in_flight.ahead:
-            # The worker does not know where a request ends: it runs on until the scheduler says so.
-            beyond = replace(arrival, max_tokens=arrival.max_tokens + self.num_drafts + 1)
-            request = Request(beyond, self.options, self.seed)
         prompt = segment_ids(arrival.segments).astype("<i4").tobytes()
         self.child.ask(
             {
@@ -135,7 +136,7 @@ class LiveScheduler:
         """
         if name not in self.requests:
             return False
-        (self._aborted_late if late else self._aborted)[name] = None
+        self._aborted[name] = late
         return True
 
     def reset(self, running: bool = False) -> None:
@@ -150,49 +151,56 @@ class LiveScheduler:
     @property
     def aborting(self) -> bool:
         """True if somebody is to be taken away in the next step."""
-        return bool(self._aborted or self._aborted_late)
+        return bool(self._aborted)
 
     @property
     def idle(self) -> bool:
-        return not self.requests
+        return not self.requests and not self.in_flight
 
     def jump(self, step: int) -> int:
         """No step is skipped: the child decides each."""
         return 0
 
     def step(self, index: int, time: int, budget: int) -> Step:
-        """One step as vLLM's ``EngineCore`` takes it: the child schedules, and is told what the oldest step under way
-        sampled once no more may be under way, or nobody is left."""
+        """One step as vLLM's ``EngineCore`` takes it: the child schedules, and once as many steps are under way as may
+        be it is told what the oldest of them sampled."""
         self.observer.step(index, time, budget)
         result = Step()
-        aborted, self._aborted = [name for name in self._aborted if name in self.requests], {}
+        aborted = self._taken_away(late=False)
         reset, self._reset = self._reset, ""
         said = self.child.ask({"do": "step", "budget": budget, "abort": aborted, "reset": reset}, STEP)
-        self._hear_aborted(said["aborted"], aborted, result)
+        self._gone(aborted, said["aborted"], result)
         self._hear(said["log"])
         rows = self._rows(said["rows"])
         self._check.moves(said["copies"], said["given"], self.requests)
-        copies = [CopyOnWrite(*copy) for copy in said["copies"]]
-        batch = Batch(index, rows, copies, said["given"])
+        batch = Batch(index, rows, [CopyOnWrite(*copy) for copy in said["copies"]], given=said["given"])
         if self.in_flight.ahead:
-            self._run(batch, result)
-        self.in_flight.push(batch)
-        while self.in_flight and (self.in_flight.full or not self.requests):
-            self._commit(result)
+            self._launch(batch)
+        oldest = self.in_flight.push(batch)
+        result.filled = oldest is None
+        if aborted := self._taken_away(late=True):
+            self._gone(aborted, self.child.ask({"do": "abort", "abort": aborted}, ABORTED)["log"], result)
+        if oldest is not None:
+            if not self.in_flight.ahead:
+                self._launch(oldest)
+            self._commit(oldest, result)
+        if self.idle and self.in_flight.clear():
+            self.child.ask({"do": "drain"}, ADDED)
         return result
 
-    def _hear_aborted(self, log: Sequence[Event], names: Sequence[str], result: Step) -> None:
+    def _taken_away(self, late: bool) -> list[str]:
+        """Requests that are to be taken away now, if they are here still."""
+        names = [name for name, when in self._aborted.items() if when == late]
+        for name in names:
+            del self._aborted[name]
+        return [name for name in names if name in self.requests]
+
+    def _gone(self, names: Sequence[str], log: Sequence[Event], result: Step) -> None:
         self._hear(log)
         for name in names:
-            self._let_go(self.requests.pop(name))
+            self.in_flight.end(self.requests.pop(name))
             self.observer.abort(name)
             result.finished.append(name)
-
-    def _let_go(self, request: Request) -> None:
-        """A request ends or is preempted: rows of it that have not run do so without it."""
-        self.in_flight.detach(request)
-        if not self.in_flight.waits(request):
-            self.worker.leave(request)
 
     def _rows(self, said: Sequence[RowSaid]) -> list[Row[Request]]:
         rows = []
@@ -206,21 +214,21 @@ class LiveScheduler:
             elif more is not None:
                 for pages, blocks in zip(request.pages, more, strict=True):
                     pages += blocks
-            self._check.start(name, counted, self.in_flight.start(request))
+            if not request.discards:
+                self._check.start(name, counted, self.in_flight.start(request))
             start, end = counted, upto
             if self.in_flight.ahead:
-                start, end = request.computed, request.computed + upto - counted
-                drafts = proposed(request, len(drafts))
+                start, end = request.at, request.at + upto - counted
                 # A decode that the scheduler takes to be elsewhere exports nothing.
                 export = export if start == counted else 0
-            self._check.chunk(request, start, end, len(drafts), export)
+            drafted, drafts = len(drafts), self.in_flight.drafts(request, drafts, end - start, table is not None)
+            self._check.chunk(request, start, end, drafted, export)
             if export:
                 self.exports[name] = export
             stop = self._stop(request, start, end, heard, offered)
-            self.observer.chunk(name, start, end, len(drafts), stop, 0, ())
+            self.observer.chunk(name, start, end, drafted, stop, 0, ())
             # Placeholders that the split clipped are judged, but not run.
-            rows.append(Row(request, start, end, drafts[: end - start - 1], len(drafts)))
-            request.drafts = 0
+            rows.append(Row(request, start, end, drafts, drafted))
         return rows
 
     def _stop(self, request: Request, start: int, end: int, heard: str, offered: int) -> str:
@@ -232,67 +240,57 @@ class LiveScheduler:
         named = self.sizing.name(request, start, offered, end) if offered else ""
         return named or ("prompt-end" if end >= request.num_tokens else "budget")
 
-    def _run(self, batch: Batch, result: Step) -> None:
+    def _launch(self, batch: Batch[Request]) -> None:
         """Run a batch on the worker."""
-        if self.in_flight.depth > 1:
+        if self.in_flight.several:
             self.observer.launch(batch.index)
         self.worker.before(batch.index, batch.rows, batch.copies, batch.given)
         for row in batch.rows:
-            if row.start < row.request.prefill_end:
+            verify(row, self.num_drafts, self.observer)
+        self.worker.after(batch.rows)
+
+    def _commit(self, batch: Batch[Request], result: Step) -> None:
+        """Tell the child what a batch sampled, and hear what it makes of that."""
+        sampled: dict[str, list[int]] = {}
+        drafts: dict[str, list[int]] = {}
+        for row in batch.rows:
+            request, known = row.request, row.end - len(row.drafts)
+            if row.start < request.prefill_end:
                 result.prefill_tokens += row.end - row.start
             else:
                 result.decode_tokens += row.end - row.start
-            self._sample(row, batch)
-        self.worker.after(batch.rows)
-
-    def _commit(self, result: Step) -> None:
-        """Tell the child what the oldest batch sampled, once that has run."""
-        batch = self.in_flight.pop()
-        if not self.in_flight.ahead:
-            self._run(batch, result)
-        late, self._aborted_late = [name for name in self._aborted_late if name in self.requests], {}
-        said = self.child.ask(
-            {"do": "commit", "sampled": batch.sampled, "drafts": batch.drafts, "abort": late}, COMMIT
-        )
-        self._hear_aborted(said["aborted"], late, result)
+            sampled[request.id] = _ids(request.tokens.ids[known : known + row.emitted])
+            if not self.in_flight.ahead and row.emitted and self.num_drafts:
+                right = request.acceptance.of(request.proposals - 1)
+                drafts[request.id] = request.draft_ids(known + row.emitted, right, self.num_drafts)
+        said = self.child.ask({"do": "commit", "sampled": sampled, "drafts": drafts}, COMMIT)
         for row in batch.rows:
             self._take(row, said["taken"].get(row.request.id, 0))
         self._hear(said["log"])
         self._free = said["free"]
         finished = dict.fromkeys(said["finished"])
         for name in [row.request.id for row in batch.rows if row.request.id in finished]:
-            self._let_go(self.requests.pop(name))
+            self.in_flight.end(self.requests.pop(name))
             del finished[name]
             self.observer.finish(name)
             result.finished.append(name)
         if finished:
             raise EngineError(f"{self.child.name} ended requests that it did not run: {', '.join(finished)}")
+        self.in_flight.over(batch)
 
     def _take(self, row: Row[Request], count: int) -> None:
-        """Hear how many of a row's tokens the scheduler took: none of a request that has ended, and, as the release
-        has it, all or none of one that was preempted meanwhile."""
-        request = row.request
-        self._taken[request.id] += count
-        if row.void:
-            if not self.in_flight.ahead:
-                if not self.in_flight.waits(request):
-                    self.worker.leave(request)
-                if count:
-                    self.requests[request.id].outputs += count
-        if count and (row.void or self.in_flight.ahead):
-            self.observer.output(request.id, count, None)
-
-    def _sample(self, row: Row[Request], batch: Batch) -> None:
-        """Sample what the model would emit for a row, and what its drafter would propose."""
-        request, known = row.request, row.request.num_tokens
-        ahead = self.in_flight.ahead
-        observer = Observer() if row.void else self._verified if ahead else self.observer
-        if sample(row, self.num_drafts, observer) and not row.void:
+        """Hear how many of a row's tokens the scheduler took: none of a request that has ended, and of one that was
+        preempted meanwhile what the release makes of that."""
+        request = row.owner or row.request
+        if row.end > request.furthest:
+            request.furthest = row.end
             self.preempted_in_vain = 0
-        batch.sampled[request.id] = _ids(request.tokens.ids[known : known + row.emitted])
-        if row.emitted and self.num_drafts and request.outputs < request.max_outputs and not ahead:
-            right = request.acceptance.of(request.proposals - 1)
-            batch.drafts[request.id] = request.draft_ids(request.num_tokens, right, self.num_drafts)
+        if count:
+            request.outputs += count
+            self.observer.output(request.id, count, None)
+        elif row.emitted and not (row.stale or request.gone):
+            # vLLM 0.26 drops as many outputs behind a reset as it expected tokens, and counts on as if there were none.
+            request.discards += 1
 
     # What the child heard, in order.
 
@@ -311,8 +309,7 @@ class LiveScheduler:
         self.observer.reset(done)
 
     def _on_preempt(self, name: str) -> None:
-        self._let_go(self.requests[name])
-        self.requests[name].reset()
+        self.in_flight.preempt(self.requests[name])
         self.preempted_in_vain += 1
         self.observer.preempt(name)
 
@@ -329,10 +326,7 @@ class LiveScheduler:
         request = self.requests[name]
         request.junction = junction
         request.started = True
-        request.computed = hit + external
-        if self.in_flight.ahead:
-            # What the scheduler did not take is sampled again.
-            request.outputs = self._taken[name]
+        request.resume(hit + external)
         self.observer.admit(name, hit, external, resumed)
         for group, slot in loads:
             self.observer.load(name, group, name, slot, hit + external)

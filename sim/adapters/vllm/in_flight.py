@@ -1,101 +1,84 @@
-"""Steps of a live release that are under way: decided, and their outputs not handed over yet (vLLM's batch queue).
+"""Steps of a live release that are under way: decided, and their outcome not handed over yet.
 
-The worker is ahead of the scheduler: asynchronously a step is launched as soon as it is decided, on what the worker
-itself has sampled and verified, and the scheduler hears of it a step later.
+Asynchronously the worker is ahead of the scheduler: a step is launched as soon as it is decided, on what the worker
+itself has sampled and verified (:attr:`Request.at`, :attr:`Request.sampled`), and the scheduler hears of it later.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
-from copy import copy
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
-from stateat.sim.cache.groups import CopyOnWrite
 from stateat.sim.engine.request import Request, placeholders
-from stateat.sim.events import Observer
-from stateat.sim.worker.worker import Row
-
-
-@dataclass(slots=True)
-class Batch:
-    """Decisions of one step, and what it sampled once it has run."""
-
-    index: int
-    rows: list[Row[Request]]
-    copies: list[CopyOnWrite]
-    given: list[list[int]]
-    """Blocks newly given to each attention group."""
-    sampled: dict[str, list[int]] = field(default_factory=dict)
-    """Tokens of each row, none of a chunk that leaves some of its prompt."""
-    drafts: dict[str, list[int]] = field(default_factory=dict)
-    """Proposals for the next rows."""
+from stateat.sim.worker.pipeline import Batch, Pipeline
+from stateat.sim.worker.worker import Worker
 
 
 class InFlight:
-    """Batches under way, in order, an empty one too; at most ``depth``.
+    """Steps under way, ``depth`` of them at most; ``ahead``: they have run when they get here."""
 
-    ``ahead``: they have run when they get here.
-    """
-
-    def __init__(self, depth: int, ahead: bool) -> None:
-        self.depth, self.ahead = depth, ahead
-        self._batches: deque[Batch] = deque()
+    def __init__(self, depth: int, ahead: bool, worker: Worker) -> None:
+        self.pipeline: Pipeline[Request] = Pipeline(depth)
+        self.several = depth > 1
+        self.ahead = ahead
+        self.worker = worker
 
     def __bool__(self) -> bool:
-        return bool(self._batches)
+        return bool(self.pipeline)
 
-    @property
-    def full(self) -> bool:
-        """True if the oldest batch has to be over before another step can be decided."""
-        return len(self._batches) >= self.depth
+    def push(self, batch: Batch[Request]) -> Batch[Request] | None:
+        """Take a batch in; return the oldest one, if its outcome is waited for now."""
+        self.pipeline.push(batch)
+        return self.pipeline.pop()
 
-    def push(self, batch: Batch) -> None:
-        """Take a batch in."""
-        self._batches.append(batch)
-
-    def pop(self) -> Batch:
-        """Return the oldest batch, which is over."""
-        return self._batches.popleft()
+    def clear(self) -> bool:
+        """Forget the steps under way, which are empty; return True if there were any."""
+        left = self.pipeline.last is not None
+        self.pipeline.clear()
+        return left
 
     def start(self, request: Request) -> int:
-        """Return where the scheduler takes a request to be: beyond what the worker has computed for it by the rows that
-        have not run, or, of those that have, by the drafts that were rejected and that it counts as accepted still."""
-        rows = self._rows(request)
-        return request.computed + sum(rejected(row) if self.ahead else row.end - row.start for row in rows)
+        """Return where the scheduler takes a request to be: further than the worker by the rows that have not run, or,
+        of those that have, by the drafts that were rejected and that it counts still."""
+        rows = [row for row in self.pipeline.rows() if row.request is request and not row.stale]
+        return request.at + sum(row.rejected if self.ahead else row.end - row.start for row in rows)
 
-    def waits(self, request: Request) -> bool:
-        """Return True if a row of the request, or of what it was before it ended, has still to run."""
-        return not self.ahead and any(row.request.worker is request.worker for row in self._all())
+    def drafts(self, request: Request, scheduled: Sequence[int], count: int, admitted: bool) -> list[int]:
+        """Return the drafts that a row of ``count`` tokens runs with.
 
-    def detach(self, request: Request) -> None:
-        """Make the rows of a request that ends or is preempted those of a copy of it, on which they run."""
-        ghost = copy(request)
-        for row in self._rows(request):
-            row.request, row.void = ghost, True
+        Where the scheduler has placeholders the worker puts the request's own last proposal. Without one, and in a row
+        that a split clipped, all tokens but the first are as good as placeholders, which never match.
+        """
+        if not scheduled:
+            return []
+        if count != len(scheduled) + 1 or admitted or not request.proposed:
+            return placeholders(count - 1)
+        if not self.ahead:
+            return list(scheduled)
+        right = request.acceptance.of(request.proposals - 1)
+        return request.draft_ids(request.num_prompt + request.sampled, right, len(scheduled))
 
-    def _all(self) -> Iterator[Row[Request]]:
-        return (row for batch in self._batches for row in batch.rows)
+    def end(self, request: Request) -> None:
+        """Let a request go that ended or was taken away; nobody hears of what its rows under way sample."""
+        request.gone = True
+        self._let_go(request, gone=True)
 
-    def _rows(self, request: Request) -> list[Row[Request]]:
-        return [row for row in self._all() if row.request is request]
+    def preempt(self, request: Request) -> None:
+        """Let a request go that starts anew; its rows under way, and what they sample, are those from before."""
+        for row in self.pipeline.rows():
+            if request in (row.request, row.owner):
+                row.stale = True
+        self._let_go(request, gone=False)
+        request.reset()
 
+    def _let_go(self, request: Request, gone: bool) -> None:
+        if self.ahead or not self.pipeline.has(request):
+            self.worker.leave(request)
+        else:
+            # They have still to run, on what the worker knows of it now.
+            self.pipeline.detach(request, gone)
 
-def rejected(row: Row[Request]) -> int:
-    """Return how many of the drafts of a row that has run were rejected."""
-    return row.drafted - max(row.emitted - 1, 0)
-
-
-def proposed(request: Request, count: int) -> list[int]:
-    """Return the drafts that the worker puts where the scheduler has placeholders: the request's own last proposal, or,
-    where it has none, placeholders, which never match."""
-    if not request.drafts:
-        return placeholders(count)
-    return request.draft_ids(request.num_tokens, request.acceptance.of(request.proposals - 1), count)
-
-
-class Verified(Observer):
-    """What comes of a row on the worker, before the scheduler hears of it: an ``output`` is not told yet."""
-
-    def __init__(self, observer: Observer) -> None:
-        self.accept = observer.accept  # type: ignore[method-assign]
+    def over(self, batch: Batch[Request]) -> None:
+        """Let those go who went meanwhile, and whose last row this batch had."""
+        for row in batch.rows:
+            if row.owner is not None and not self.pipeline.has(row.request):
+                self.worker.leave(row.request)

@@ -96,7 +96,7 @@ class Configuration:
         return modes
 
     def _whole(self, stages, runner_v2):
-        """The whole, with so many pipeline stages; on model runner V2, or as the release chooses."""
+        """The whole, with so many pipeline stages; on model runner V2, on V1, or (None) as the release chooses."""
         from vllm.config import (
             CacheConfig,
             ObservabilityConfig,
@@ -140,13 +140,13 @@ class Configuration:
             policy="fcfs",
         )
 
-        class OnRunnerV2(VllmConfig):
+        class OnRunner(VllmConfig):
             """The release's own, but for the model runner."""
 
-            use_v2_model_runner = True
+            use_v2_model_runner = runner_v2
 
         return bare(
-            OnRunnerV2 if runner_v2 else VllmConfig,
+            VllmConfig if runner_v2 is None else OnRunner,
             model_config=model,
             cache_config=cache,
             scheduler_config=scheduling,

@@ -15,17 +15,18 @@ SCHEDULING = "self.scheduler_config.async_scheduling"
 def staged(wanted, make):
     """The configuration whose batch queue is as deep as is wanted: as many pipeline stages as that takes.
 
-    ``make``: (stages, true for model runner V2) to a configuration of the release. Raises Unsupported, in the release's
-    own words, for what it refuses to schedule asynchronously.
+    ``make``: (stages, model runner V2, V1, or None as the release chooses) to a configuration of the release. Raises
+    Unsupported, in the release's own words, for what it refuses to schedule asynchronously.
     """
     depth = wanted["max_concurrent_batches"]
     if wanted["async_scheduling"]:
-        # A stage and the step ahead of it are two; of further stages only runner V2 can be ahead.
-        config = make(max(depth - 1, 1), depth > 2)
+        # A stage and the step ahead of it are two; with further stages only runner V2 is ahead of all of them.
+        several = depth > 2
+        config = make(depth - wanted["runner_v2"] if several else 1, wanted["runner_v2"] if several else None)
         decide(config)
         if config.scheduler_config.async_scheduling:
             return hold(config, max(depth, 2))
-    config = make(depth, False)
+    config = make(depth, None)
     config.scheduler_config.async_scheduling = False
     return hold(config, depth)
 

@@ -88,7 +88,7 @@ class Session:
     def step(self, said):
         """Schedule: what runs, with whatever was decided and claimed on the way."""
         scheduler, ears = self.scheduler, self.ears
-        aborted = self._abort(said["abort"])
+        aborted = self.abort(said)["log"]
         if said["reset"]:
             ears.log.append(["reset", self._reset(said["reset"] == "running")])
         ears.stops.clear()
@@ -108,13 +108,13 @@ class Session:
             "copies": copies,
         }
 
-    def _abort(self, names):
-        """Take requests away; returns what was heard of it."""
+    def abort(self, said):
+        """Take requests away."""
         from vllm.v1.request import RequestStatus
 
-        if names:
-            self.scheduler.finish_requests(names, RequestStatus.FINISHED_ABORTED)
-        return self.ears.take()
+        if said["abort"]:
+            self.scheduler.finish_requests(said["abort"], RequestStatus.FINISHED_ABORTED)
+        return {"log": self.ears.take()}
 
     def _reset(self, running):
         try:
@@ -146,14 +146,10 @@ class Session:
         return rows
 
     def commit(self, said):
-        """Hand over what the oldest step under way sampled, and, unless the worker has them, the drafts for the next.
-
-        Who is taken away meanwhile goes first.
-        """
+        """Hand over what the oldest step under way sampled, and, unless the worker has them, the drafts for the next."""
         from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
 
         scheduler, sampled, output = self.scheduler, said["sampled"], self.outputs.popleft()
-        aborted = self._abort(said["abort"])
         names = list(sampled)
         running = dict(scheduler.requests)
         before = {name: running[name].num_output_tokens for name in names if name in running}
@@ -166,9 +162,16 @@ class Session:
         if said["drafts"]:
             scheduler.update_draft_token_ids(DraftTokenIds(list(said["drafts"]), list(said["drafts"].values())))
         return {
-            "aborted": aborted,
             "log": self.ears.take(),
             "taken": {name: running[name].num_output_tokens - count for name, count in before.items()},
             "finished": sorted(running.keys() - scheduler.requests.keys()),
             "free": scheduler.kv_cache_manager.block_pool.get_num_free_blocks(),
         }
+
+    def drain(self, said):
+        """Hand over the empty steps that are left under way when nobody is here any more."""
+        from vllm.v1.outputs import ModelRunnerOutput
+
+        while self.outputs:
+            self.scheduler.update_from_output(self.outputs.popleft(), make(ModelRunnerOutput, {}))
+        return {}
