@@ -260,9 +260,10 @@ class LiveScheduler:
             else:
                 result.decode_tokens += row.end - row.start
             sampled[request.id] = _ids(request.tokens.ids[known : known + row.emitted])
-            if not self.in_flight.ahead and row.emitted and self.num_drafts:
+            known += row.emitted
+            if row.emitted and request.proposed and not self.in_flight.ahead and known < request.num_prompt + request.max_outputs:
                 right = request.acceptance.of(request.proposals - 1)
-                drafts[request.id] = request.draft_ids(known + row.emitted, right, self.num_drafts)
+                drafts[request.id] = request.draft_ids(known, right, self.num_drafts)
         said = self.child.ask({"do": "commit", "sampled": sampled, "drafts": drafts}, COMMIT)
         for row in batch.rows:
             self._take(row, said["taken"].get(row.request.id, 0))
