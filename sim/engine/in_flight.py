@@ -6,8 +6,6 @@ A pipeline runs a step when it leaves the queue. Asynchronous scheduling launche
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from stateat.sim.cache.interface import Cache
 from stateat.sim.engine.request import Request
 from stateat.sim.events import Observer

@@ -5,10 +5,8 @@ Not part of ``make test``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,10 +14,9 @@ from stateat.sim.adapters.vllm import install
 from stateat.sim.adapters.vllm.engine import LiveScheduler
 from stateat.sim.adapters.vllm.process import Child
 from stateat.sim.conformance.compare import compare
-from stateat.sim.conformance.recording import Recording, arrivals_of, options_of, read
+from stateat.sim.conformance.recording import Recording, read
 from stateat.sim.releases.presets import PRESETS
 from stateat.sim.run.engine import Make
-from stateat.sim.run.simulate import drive
 
 pytestmark = pytest.mark.live
 

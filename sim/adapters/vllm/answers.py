@@ -177,6 +177,10 @@ class AnswerCheck:
             fits = start < export < end and columns > 1
             self._hold(fits, f"{what} exporting a state@{export}", "one inside it, into the column before its last")
 
+    def taken(self, name: str, count: int, sampled: int) -> None:
+        """A request gets no more tokens than it sampled."""
+        self._hold(count <= sampled, f"{count} tokens taken for {name}", f"at most the {sampled} that it sampled")
+
     def moves(
         self,
         copies: Sequence[tuple[str, int, int, int]],

@@ -214,8 +214,6 @@ class LiveScheduler:
             elif more is not None:
                 for pages, blocks in zip(request.pages, more, strict=True):
                     pages += blocks
-            if not request.discards:
-                self._check.start(name, counted, self.in_flight.start(request))
             start, end = counted, upto
             if self.in_flight.ahead:
                 start, end = request.at, request.at + upto - counted
@@ -223,6 +221,8 @@ class LiveScheduler:
                 export = export if start == counted else 0
             drafted, drafts = len(drafts), self.in_flight.drafts(request, drafts, end - start, table is not None)
             self._check.chunk(request, start, end, drafted, export)
+            if not request.discards:
+                self._check.start(name, counted, self.in_flight.start(request))
             if export:
                 self.exports[name] = export
             stop = self._stop(request, start, end, heard, offered)
@@ -261,7 +261,12 @@ class LiveScheduler:
                 result.decode_tokens += row.end - row.start
             sampled[request.id] = _ids(request.tokens.ids[known : known + row.emitted])
             known += row.emitted
-            if row.emitted and request.proposed and not self.in_flight.ahead and known < request.num_prompt + request.max_outputs:
+            if (
+                row.emitted
+                and request.proposed
+                and not self.in_flight.ahead
+                and known < request.num_prompt + request.max_outputs
+            ):
                 right = request.acceptance.of(request.proposals - 1)
                 drafts[request.id] = request.draft_ids(known, right, self.num_drafts)
         said = self.child.ask({"do": "commit", "sampled": sampled, "drafts": drafts}, COMMIT)
@@ -283,6 +288,7 @@ class LiveScheduler:
         """Hear how many of a row's tokens the scheduler took: none of a request that has ended, and of one that was
         preempted meanwhile what the release makes of that."""
         request = row.owner or row.request
+        self._check.taken(request.id, count, row.emitted)
         if row.end > request.furthest:
             request.furthest = row.end
             self.preempted_in_vain = 0

@@ -51,7 +51,7 @@ def decide(config):
         "uses_rocm_deepep_ht_dbo": False,
     }
     with refusing("engine.async_scheduling"):
-        exec(_decision(_checks(type(config))), names)  # noqa: S102
+        exec(_decision(_checks(type(config))), names)
 
 
 def _checks(kind):
