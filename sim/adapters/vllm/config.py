@@ -124,7 +124,7 @@ def _alone(said: Any, place: str) -> Iterator[str]:
 def wire(options: Options, runner_v2: bool = True) -> dict[str, Any]:
     """The configuration that a worker is given, under the options' own names where it is the option itself.
 
-    ``runner_v2``: the model that runs its decisions is vLLM's runner v2, where that matters to them.
+    ``runner_v2``: the worker is vLLM's model runner V2, which a release asks where it schedules asynchronously.
     """
     widest = max(group.block_size for group in options.groups)
     speculative = options.speculative

@@ -75,8 +75,10 @@ class LiveScheduler:
         self.warnings = about["warnings"]
         self._free = about["free"]
         self.requests: dict[str, Request] = {}
-        self.exports: dict[str, int] = {}
-        """Offsets of the states that this step's requests export on their way."""
+        self._exports: dict[int, dict[str, int]] = {}
+        """Offsets of the states that requests export on their way, by the step in which that was decided."""
+        self._exporting: dict[str, int] = {}
+        """Those of the step that runs."""
         self.worker = rules.worker(
             options.groups,
             self.num_drafts,
@@ -102,7 +104,7 @@ class LiveScheduler:
 
     def _exported(self, request: Asked, start: int, end: int, block: int) -> tuple[int, int]:
         """Return the offset of the state that the release says a chunk exports (0: none), and its column."""
-        return self.exports.get(request.id, 0), -(-end // block) - 2
+        return self._exporting.get(request.id, 0), -(-end // block) - 2
 
     def add(self, arrival: Arrival, time: int) -> None:
         """A request arrives."""
@@ -171,7 +173,7 @@ class LiveScheduler:
         said = self.child.ask({"do": "step", "budget": budget, "abort": aborted, "reset": reset}, STEP)
         self._gone(aborted, said["aborted"], result)
         self._hear(said["log"])
-        rows = self._rows(said["rows"])
+        rows = self._rows(index, said["rows"])
         self._check.moves(said["copies"], said["given"], self.requests)
         batch = Batch(index, rows, [CopyOnWrite(*copy) for copy in said["copies"]], given=said["given"])
         if self.in_flight.ahead:
@@ -202,9 +204,9 @@ class LiveScheduler:
             self.observer.abort(name)
             result.finished.append(name)
 
-    def _rows(self, said: Sequence[RowSaid]) -> list[Row[Request]]:
+    def _rows(self, index: int, said: Sequence[RowSaid]) -> list[Row[Request]]:
         rows = []
-        self.exports = {}
+        exports = self._exports[index] = {}
         self._check.names([row[0] for row in said], self.requests)
         for name, counted, upto, drafts, table, more, heard, export, offered in said:
             request = self.requests[name]
@@ -224,7 +226,7 @@ class LiveScheduler:
             if not request.discards:
                 self._check.start(name, counted, self.in_flight.start(request))
             if export:
-                self.exports[name] = export
+                exports[name] = export
             stop = self._stop(request, start, end, heard, offered)
             self.observer.chunk(name, start, end, drafted, stop, 0, ())
             # Placeholders that the split clipped are judged, but not run.
@@ -244,6 +246,7 @@ class LiveScheduler:
         """Run a batch on the worker."""
         if self.in_flight.several:
             self.observer.launch(batch.index)
+        self._exporting = self._exports.pop(batch.index)
         self.worker.before(batch.index, batch.rows, batch.copies, batch.given)
         for row in batch.rows:
             verify(row, self.num_drafts, self.observer)

@@ -29,6 +29,12 @@ class Configuration:
 
         self._check_features(Scheduler)
         config = staged(self.wanted, self._whole)
+        if self.drafts and config.max_concurrent_batches > 1 and not config.scheduler_config.async_scheduling:
+            self.warnings.append(
+                "a server of this release hands a pipeline's drafts over as soon as a step is launched, and decides the "
+                "next one without the token before them; here they come with that token "
+                "(engine.max_concurrent_batches)"
+            )
         budget = attribute(config, "_set_max_num_scheduled_tokens")
         with refusing("engine.max_num_batched_tokens"):
             budget()

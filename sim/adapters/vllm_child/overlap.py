@@ -18,11 +18,10 @@ def staged(wanted, make):
     ``make``: (stages, model runner V2, V1, or None as the release chooses) to a configuration of the release. Raises
     Unsupported, in the release's own words, for what it refuses to schedule asynchronously.
     """
-    depth = wanted["max_concurrent_batches"]
+    depth, runner_v2 = wanted["max_concurrent_batches"], wanted["runner_v2"]
     if wanted["async_scheduling"]:
         # A stage and the step ahead of it are two; with further stages only runner V2 is ahead of all of them.
-        several = depth > 2
-        config = make(depth - wanted["runner_v2"] if several else 1, wanted["runner_v2"] if several else None)
+        config = make(depth - runner_v2 if depth > 2 else 1, runner_v2)
         decide(config)
         if config.scheduler_config.async_scheduling:
             return hold(config, max(depth, 2))

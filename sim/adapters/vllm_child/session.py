@@ -146,7 +146,7 @@ class Session:
         return rows
 
     def commit(self, said):
-        """Hand over what the oldest step under way sampled, and, unless the worker has them, the drafts for the next."""
+        """Hand over what the oldest step under way sampled, and the drafts that the worker has not kept."""
         from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
 
         scheduler, sampled, output = self.scheduler, said["sampled"], self.outputs.popleft()

@@ -45,11 +45,11 @@ def staged(depth: int, asked: bool | str, method: str = "", runner_v2: bool = Tr
     [
         (1, False, True, (1, None, False, 1)),
         (3, False, True, (3, None, False, 3)),
-        (1, True, True, (1, None, True, 2)),
-        (2, True, False, (1, None, True, 2)),
+        (1, True, True, (1, True, True, 2)),
+        (2, True, False, (1, False, True, 2)),
         (3, True, True, (2, True, True, 3)),
         (3, True, False, (3, False, True, 3)),
-        (1, "auto", True, (1, None, True, 2)),
+        (1, "auto", True, (1, True, True, 2)),
         (3, "auto", True, (2, True, True, 3)),
     ],
 )
