@@ -88,7 +88,7 @@ class Auditor(Observer):
     def step(self, index: int, time_us: int, budget: int) -> None:
         self.claims.decided()
         now = self.now
-        now.index, now.time_us = index, time_us
+        now.index, now.time_us, now.decided = index, time_us, index
         if self.evidence.in_order:
             now.launched = index
 
@@ -293,7 +293,8 @@ class Auditor(Observer):
         seen.outputs += count
 
     def finish(self, request: str) -> None:
-        self._ended.append((self.now.index, request))
+        # A step in flight may have a row of it yet.
+        self._ended.append((self.now.decided, request))
         self.ownership.leave(request)
 
     def abort(self, request: str) -> None:

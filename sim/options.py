@@ -201,6 +201,9 @@ class Options(StrictRecord):
     that fits the block."""
     disable_chunked_mm_input: bool = False
     """Chunks may not end inside an encoded item that they do not start in."""
+    kv_consumer: bool = False
+    """A KV connector is configured that loads into blocks, so that blocks which steps in flight may use are freed late
+    (rule `deferred_free`); so it is, too, with an offload tier and once a request has `external` tokens."""
     offload: Offload = Offload()
     """A tier below the pool, into which full blocks are stored and from which requests are started; off by default."""
     speculative: Speculative = Speculative()

@@ -281,7 +281,7 @@ class KVCache:
         no claim on what it writes: the worker's table names the blocks that are its own."""
         blocks = table.blocks
         return (
-            request.computed > running * manager.block_size
+            request.computed - request.in_flight > running * manager.block_size
             and request.pages[manager.group][running:] == blocks[running:]
             and not manager.retire_rule(blocks, running, table.retired)
             and not (0 <= table.last_state < running and blocks[table.last_state])

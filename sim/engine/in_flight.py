@@ -26,7 +26,7 @@ class InFlight:
         self.num_drafts = options.speculative.num_speculative_tokens
         self.stages = options.batch_queue - 1 if self.asynchronous and worker.staggers else 1
         """Stages of an asynchronous pipeline, whose steps a request takes turns in."""
-        self.loads = options.offload.blocks > 0
+        self.loads = options.kv_consumer or options.offload.blocks > 0
         """Something writes into blocks beside the steps: a tier, or a connector."""
 
     @property
@@ -45,6 +45,9 @@ class InFlight:
             batch.copies = []
         if not self.waits:
             self.cache.run(index, batch.pinned)
+            for copy in batch.pinned:
+                if self.worker.kinds[copy.group].recurrent:
+                    self.observer.release(copy.request, copy.group, [copy.source])
             batch.pinned = []
         for row in rows:
             self._scheduled(row, index)

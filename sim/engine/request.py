@@ -12,6 +12,7 @@ from stateat.sim.engine.items import items_of
 from stateat.sim.options import Options, Speculative
 from stateat.sim.tokens import PLACEHOLDER, VOCABULARY, Tokens
 from stateat.sim.worker.state import WorkerState
+from stateat.sim.worker.worker import Row
 from stateat.sim.workload import Arrival
 from stateat.sim.workload.streams import stream
 
@@ -95,6 +96,7 @@ class Request:
         "prefilling",
         "proposals",
         "proposed",
+        "quiet_row",
         "quiet_since",
         "sampled",
         "snapshots",
@@ -160,6 +162,8 @@ class Request:
         """Place among the running, which grows with each admission; -1: it does not run."""
         self.quiet_since = -1
         """The first step that is fast-forwarded, or -1."""
+        self.quiet_row: Row[Request] | None = None
+        """The row that was in flight before those; None: none is, a step runs before the next one is decided."""
         self.wakes = -1
         """The first step after those that are."""
         self.worker = WorkerState(len(options.groups))

@@ -88,8 +88,10 @@ class Scheduler:
         self.in_flight = InFlight(self.cache, self.worker, rules, observer, options)
         self.pipeline = self.in_flight.pipeline
         self.asynchronous = self.in_flight.asynchronous
-        fast_forward = fast_forward and whole and self.pipeline.depth == 1
-        self.quiet = Quiet(self.cache, self.worker, observer, self.num_drafts, fast_forward)
+        # A pipeline's steps run late, and who is in it is seldom quiet.
+        fast_forward = fast_forward and whole and self.pipeline.depth == 1 + self.asynchronous
+        pipeline = self.pipeline if self.asynchronous else None
+        self.quiet = Quiet(self.cache, self.worker, observer, self.num_drafts, fast_forward, pipeline)
         self.admissions = 0
         self.preempted_in_vain = 0
         """Preemptions since some request last got further than it had ever been."""
@@ -161,13 +163,19 @@ class Scheduler:
         if (
             self.quiet.tokens > self.cap
             or self.active
-            or self.pipeline
+            or not self._rests_alone
             or self._aborted
             or self._reset_asked
             or (self.waiting and len(self.running) < self.most)
         ):
             return 0
         return self.quiet.until() - step
+
+    @property
+    def _rests_alone(self) -> bool:
+        """True if nothing is in flight but what is fast-forwarded, as much as there will be."""
+        last = self.pipeline.last
+        return not self.pipeline and (last is None or last.quiet_tokens == self.quiet.tokens)
 
     @property
     def quiet_tokens(self) -> int:
@@ -180,6 +188,11 @@ class Scheduler:
         """Decide, run and commit one step; the caller says what it lasts (:meth:`Observer.commit`)."""
         self.observer.step(index, time, budget)
         result = Step()
+        if self.pipeline.last is not None:
+            # Steps that were skipped were alike.
+            self.pipeline.last.index = index - 1
+        for request in [r for r in self.running if r.id in self._aborted]:
+            self._wake(request, index)
         self._abort(index, result, late=False)
         if self._reset_asked:
             self._reset_asked = False
@@ -200,8 +213,8 @@ class Scheduler:
             self._schedule_waiting(budget - used - self.quiet.tokens, rows, decodes, prefills)
         result.finished += self._rejected
         self._rejected.clear()
-        result.decode_tokens = self.quiet.tokens
         batch = self.in_flight.add(index, rows)
+        batch.quiet_tokens = self.quiet.tokens
         if self.asynchronous:
             self._launch(batch)
         oldest = self.in_flight.done() if self.in_flight.several else batch
@@ -216,7 +229,7 @@ class Scheduler:
 
     def _launch(self, batch: Batch[Request]) -> None:
         """Run a batch on the worker."""
-        if self.in_flight.several:
+        if self.in_flight.several and not self.asynchronous:
             self.observer.launch(batch.index)
         self.worker.before(batch.index, batch.rows, batch.copies, batch.given)
         for row in batch.rows:
@@ -227,7 +240,6 @@ class Scheduler:
         names = [name for name, when in self._aborted.items() if when == late]
         for request in [r for r in (*self.running, *self.waiting) if r.id in names]:
             if request in self.running:
-                self._wake(request, index)
                 self.running.remove(request)
                 self.active.remove(request)
                 self.cache.lower_tier.save_cancelled(request, request.in_flight)
@@ -478,8 +490,7 @@ class Scheduler:
     def _update(self, batch: Batch[Request], result: Step) -> None:
         """Hear of the outcome of a batch: what was sampled, published and stored, and who ended."""
         rows, in_flight = batch.rows, self.in_flight
-        if in_flight.several:
-            result.decode_tokens = batch.quiet_tokens
+        result.decode_tokens = batch.quiet_tokens
         if not in_flight.several or in_flight.waits:
             self.cache.run(batch.index, batch.pinned)
         heard: list[tuple[Row[Request], Request]] = []

@@ -82,6 +82,7 @@ class Worker:
         """``seed``: column of a restored request's state, counted in ``config_block`` tokens where it counts in those.
         ``mamba_chunk_size``: tokens of a kernel's chunk in ``all`` mode; 0: as many as a block's."""
         self.num_drafts = num_speculative_tokens
+        self.kinds = groups
         self.attention = [i for i, g in enumerate(groups) if not g.recurrent]
         self.recurrent = [(i, g.block_size) for i, g in enumerate(groups) if g.aligned]
         self.all_mode = [(i, g.block_size) for i, g in enumerate(groups) if g.recurrent and not g.aligned]

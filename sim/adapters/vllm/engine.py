@@ -101,6 +101,8 @@ class LiveScheduler:
         self._aborted: dict[str, bool] = {}
         """Requests to take away; true: behind the next step's decisions."""
         self._reset = ""
+        self._loads = options.kv_consumer
+        """Something writes into blocks beside the steps, so that the release frees them late."""
 
     def _exported(self, request: Asked, start: int, end: int, block: int) -> tuple[int, int]:
         """Return the offset of the state that the release says a chunk exports (0: none), and its column."""
@@ -125,6 +127,7 @@ class LiveScheduler:
             },
             ADDED,
         )
+        self._loads = self._loads or arrival.external > 0
         self.requests[request.id] = request
 
     def _refuse(self, said: Options | Arrival, place: str) -> None:
@@ -176,6 +179,11 @@ class LiveScheduler:
         rows = self._rows(index, said["rows"])
         self._check.moves(said["copies"], said["given"], self.requests)
         batch = Batch(index, rows, [CopyOnWrite(*copy) for copy in said["copies"]], given=said["given"])
+        if self.in_flight.several and not self._loads:
+            # What is copied is free, though the copy may have to wait.
+            for copy in batch.copies:
+                if self.options.groups[copy.group].recurrent:
+                    self.observer.release(copy.request, copy.group, [copy.source])
         if self.in_flight.ahead:
             self._launch(batch)
         oldest = self.in_flight.push(batch)

@@ -29,12 +29,7 @@ class Configuration:
 
         self._check_features(Scheduler)
         config = staged(self.wanted, self._whole)
-        if self.drafts and config.max_concurrent_batches > 1 and not config.scheduler_config.async_scheduling:
-            self.warnings.append(
-                "a server of this release hands a pipeline's drafts over as soon as a step is launched, and decides the "
-                "next one without the token before them; here they come with that token "
-                "(engine.max_concurrent_batches)"
-            )
+        self._drafts_in_a_pipeline(Scheduler, config)
         budget = attribute(config, "_set_max_num_scheduled_tokens")
         with refusing("engine.max_num_batched_tokens"):
             budget()
@@ -62,6 +57,24 @@ class Configuration:
         self._encoder(scheduler)
         self.hold(scheduler)
         return scheduler, self._hasher(utils, config, unit)
+
+    def _drafts_in_a_pipeline(self, scheduler, config):
+        """Say that a server hands drafts over otherwise, and refuse those that count no token then."""
+        if not self.drafts or config.max_concurrent_batches == 1 or config.scheduler_config.async_scheduling:
+            return
+        said = (
+            "hands a pipeline's drafts over as soon as a step is launched, and decides the next one without the token "
+            "before them"
+        )
+        # Since 0.28.
+        if not hasattr(scheduler, "_reserve_prefill_lookahead"):
+            raise Unsupported(
+                f"engine.max_concurrent_batches: found {self.wanted['max_concurrent_batches']} beside drafts, allowed "
+                f"1, or more with async_scheduling: a server of this release {said}"
+            )
+        self.warnings.append(
+            f"a server of this release {said}; here they come with that token (engine.max_concurrent_batches)"
+        )
 
     def _encoder(self, scheduler):
         """Budgets that it would derive from a multimodal model."""

@@ -26,6 +26,8 @@ class Session:
         self.depth = self.scheduler.vllm_config.max_concurrent_batches
         self.outputs = deque()
         """Outputs of the scheduler whose steps are under way, the oldest first; an empty one too."""
+        if wanted["kv_consumer"]:
+            self._connect("engine.kv_consumer")
 
     def about(self):
         """Return what came of the configuration."""
@@ -42,15 +44,8 @@ class Session:
         from vllm.v1.request import Request
 
         if said["external"]:
-            if hash_lookahead(self.scheduler.vllm_config):
-                # A server with a connector has such hashes no more, and this one is configured already.
-                raise Unsupported(
-                    "external tokens beside hashes that look ahead, which a server of this release with a connector "
-                    "has not (engine.speculative.hash_lookahead: false runs it)"
-                )
+            self._connect("external tokens")
             self.connector.external[said["id"]] = said["external"]
-            if self.scheduler.connector is None:
-                self._connect()
         tokens = array("i")
         tokens.frombytes(base64.b64decode(said["prompt"]))
         sampling = SamplingParams(max_tokens=said["max_tokens"], ignore_eos=True, temperature=0.0)
@@ -68,10 +63,18 @@ class Session:
         )
         return {}
 
-    def _connect(self):
-        """Attach the connector. Who gets tokens from one is a consumer of KV transfers, and with several steps under
-        way its release frees no block that one of them may still write."""
+    def _connect(self, why):
+        """Attach the connector, if there is none. Who gets tokens from one is a consumer of KV transfers, and with
+        several steps under way its release frees no block that one of them may still write."""
         scheduler = self.scheduler
+        if scheduler.connector is not None:
+            return
+        if hash_lookahead(scheduler.vllm_config):
+            # A server with a connector has such hashes no more, and this one is configured already.
+            raise Unsupported(
+                f"{why} beside hashes that look ahead, which a server of this release with a connector has not "
+                "(engine.speculative.hash_lookahead: false runs it)"
+            )
         scheduler.connector = self.connector
         scheduler._connector_finished = lambda request: (False, None)
         if self.depth == 1:

@@ -26,6 +26,7 @@ OTHERS: dict[type, dict[str, Any]] = {
         "max_num_seqs": 9,
         "max_concurrent_batches": 2,
         "async_scheduling": True,
+        "kv_consumer": True,
         "max_model_len": 999,
         "long_prefill_token_threshold": 9,
         "enable_prefix_caching": False,
