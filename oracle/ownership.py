@@ -61,8 +61,7 @@ class Ownership:
         checkpoint = int(options.get("num_prefill_checkpoint_blocks", 0))
         # Each step in flight may export one; drafts as wide as a block take one column more before they are let go.
         self.bounds = [
-            2 + num_drafts + steps + checkpoint * (1 + steps) + (num_drafts >= group.block_size)
-            for group in groups
+            2 + num_drafts + steps + checkpoint * (1 + steps) + (num_drafts >= group.block_size) for group in groups
         ]
         """State blocks of each group that a request may hold (I16)."""
         self.late = decided_ahead(options) > 0 and any(group.sliding_window for group in groups)

@@ -272,12 +272,8 @@ class LiveScheduler:
                 result.decode_tokens += row.end - row.start
             sampled[request.id] = _ids(request.tokens.ids[known : known + row.emitted])
             known += row.emitted
-            if (
-                row.emitted
-                and request.proposed
-                and not self.in_flight.ahead
-                and known < request.num_prompt + request.max_outputs
-            ):
+            hands_over = row.emitted and request.proposed and not (self.in_flight.ahead or row.stale)
+            if hands_over and known < request.num_prompt + request.max_outputs:
                 right = request.acceptance.of(request.proposals - 1)
                 drafts[request.id] = request.draft_ids(known, right, self.num_drafts)
         said = self.child.ask({"do": "commit", "sampled": sampled, "drafts": drafts}, COMMIT)
