@@ -229,10 +229,11 @@ class LiveScheduler:
                 start, end = request.at, request.at + upto - counted
                 # A decode that the scheduler takes to be elsewhere exports nothing.
                 export = export if start == counted else 0
-            drafted, drafts = len(drafts), self.in_flight.drafts(request, drafts, end - start, table is not None)
+            drafted = len(drafts)
             self._check.chunk(request, start, end, drafted, export)
             if not request.discards:
                 self._check.start(name, counted, self.in_flight.start(request))
+            drafts = self.in_flight.drafts(request, drafts, end - start, table is not None)
             if export:
                 exports[name] = export
             stop = self._stop(request, start, end, heard, offered)
