@@ -47,6 +47,8 @@ class Auditor(Observer):
         """The slots that are stored at the end of this step."""
         self._hands_out = False
         """True once the run has told which slots requests are given; a log need not."""
+        self._outcome = False
+        """True once an outcome has been told in this step, behind what ran."""
         self._prefilled: list[str] = []
         self._ended: list[tuple[int, str]] = []
         """Requests, and the step in which they ended: steps in flight may still tell of them."""
@@ -165,8 +167,9 @@ class Auditor(Observer):
         self.lineage.loaded(stored.finding, request)
 
     def claim(self, group: int, slot: int, request: str, column: int, offset: int, hash: bytes) -> None:
-        # What a step publishes when it commits comes after the prefills that ended in it.
-        self._count_prefilled()
+        if self._outcome:
+            # What is published once an outcome is known comes after the prefills that ended in this step.
+            self._count_prefilled()
         if self._hands_out:
             # A slot that only a copy is to fill is told of with its claim.
             self.slots.expect(slot)
@@ -239,6 +242,7 @@ class Auditor(Observer):
         if read >= 0:
             self.ownership.read(request, group, read, content)
         known = end - len(drafts)
+        self._outcome = False
         if end >= seen.num_prompt and not seen.prefilled:
             seen.prefilled = True
             self._prefilled.append(request)
@@ -291,6 +295,7 @@ class Auditor(Observer):
         if tokens is not None:
             seen.tokens.extend(tokens)
         seen.outputs += count
+        self._outcome = True
 
     def finish(self, request: str) -> None:
         # A step in flight may have a row of it yet.

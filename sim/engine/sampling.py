@@ -23,7 +23,8 @@ def verify(row: Row[Request], num_drafts: int, observer: Observer) -> None:
         if row.drafts and row.drafts[0] >= 0:
             accepted = min(request.acceptance.of(request.proposals - 1), row.drafted)
         request.at -= row.drafted - accepted
-        observer.accept(request.id, row.drafted, accepted)
+        if row.owner is None:
+            observer.accept(request.id, row.drafted, accepted)
     row.emitted = accepted + 1
     request.sampled += row.emitted
     if num_drafts:

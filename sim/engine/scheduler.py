@@ -233,7 +233,8 @@ class Scheduler:
             self.observer.launch(batch.index)
         self.worker.before(batch.index, batch.rows, batch.copies, batch.given)
         for row in batch.rows:
-            verify(row, self.num_drafts, self.observer)
+            if not row.void:
+                verify(row, self.num_drafts, self.observer)
         self.worker.after(batch.rows)
 
     def _abort(self, index: int, result: Step, late: bool) -> None:
