@@ -70,7 +70,8 @@ class Speculative(StrictRecord):
 
     method: Literal[METHODS] = "ngram"  # type: ignore[valid-type]
     """The drafter. `mtp`, `eagle` and `eagle3` look one token ahead, so that a hit gives a block (or hash unit)
-    up; so it does to 0.32 with `dflash` and `dspark`, which fill in all drafts at once."""
+    up; so it does to 0.32 with `dflash` and `dspark`, which fill in all drafts at once. `ngram_gpu` is `ngram` beside
+    the model, which `async_scheduling` needs."""
     num_speculative_tokens: Drafts = 0
     """K, the draft tokens of a proposal; 0: off."""
     accepted_drafts: Annotated[tuple[Drafts, ...], Listed(1)] | None = None
