@@ -33,6 +33,7 @@ class KVCache:
         self.lower_tier = Offloading(self.layout, self.lookup, observer)
         self._publishing = Publishing(self.layout)
         self.publish = self._publishing.publish
+        self.learn = self._publishing.learn
         self.retained = self._publishing.retained
         self.split_facts = SplitFacts(
             self.layout.drop,

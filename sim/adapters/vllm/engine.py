@@ -90,6 +90,7 @@ class LiveScheduler:
             ),
             export=self._exported,
             kernel=rules.state_writes,
+            undrafted_are_plain=rules.undrafted_rows,
             mamba_chunk_size=options.mamba_chunk_size,
         )
         self.in_flight = InFlight(about["depth"], about["ahead"], self.worker)
@@ -257,14 +258,16 @@ class LiveScheduler:
             self.observer.launch(batch.index)
         self._exporting = self._exports.pop(batch.index)
         self.worker.before(batch.index, batch.rows, batch.copies, batch.given)
+        asked = self.options.speculative.drafts_behind(len(batch.rows))
         for row in batch.rows:
-            verify(row, self.num_drafts, self.observer)
+            verify(row, asked, self.observer)
         self.worker.after(batch.rows)
 
     def _commit(self, batch: Batch[Request], result: Step) -> None:
         """Tell the child what a batch sampled, and hear what it makes of that."""
         sampled: dict[str, list[int]] = {}
         drafts: dict[str, list[int]] = {}
+        asked = self.options.speculative.drafts_behind(len(batch.rows))
         for row in batch.rows:
             request, known = row.request, row.end - len(row.drafts)
             if row.start < request.prefill_end:
@@ -273,10 +276,10 @@ class LiveScheduler:
                 result.decode_tokens += row.end - row.start
             sampled[request.id] = _ids(request.tokens.ids[known : known + row.emitted])
             known += row.emitted
-            hands_over = row.emitted and request.proposed and not (self.in_flight.ahead or row.stale)
+            hands_over = row.emitted and asked and not (self.in_flight.ahead or row.stale)
             if hands_over and known < request.num_prompt + request.max_outputs:
                 right = request.acceptance.of(request.proposals - 1)
-                drafts[request.id] = request.draft_ids(known, right, self.num_drafts)
+                drafts[request.id] = request.draft_ids(known, right, request.proposed)
         said = self.child.ask({"do": "commit", "sampled": sampled, "drafts": drafts}, COMMIT)
         for row in batch.rows:
             self._take(row, said["taken"].get(row.request.id, 0))
