@@ -30,9 +30,9 @@ REACH: Mapping[type, Mapping[str, str]] = {
         "num_blocks": SENT,
         "max_num_batched_tokens": SENT,
         "max_num_seqs": SENT,
-        "max_concurrent_batches": ALONE,
-        "async_scheduling": ALONE,
-        "kv_consumer": ALONE,
+        "max_concurrent_batches": SENT,
+        "async_scheduling": SENT,
+        "kv_consumer": SENT,
         "max_model_len": SENT,
         "long_prefill_token_threshold": SENT,
         "enable_prefix_caching": SENT,
@@ -89,7 +89,7 @@ REACH: Mapping[type, Mapping[str, str]] = {
         "external": SENT,
         "load_error": ALONE,
         "abort": SENT,
-        "abort_late": ALONE,
+        "abort_late": SENT,
         "encoder": SENT,
         "after": OURS,
         "snapshots": NOBODYS,
@@ -134,8 +134,11 @@ def drafts_behind(options: Options) -> list[int] | None:
     return [speculative.drafts_behind(requests) for requests in range(1, options.max_num_seqs + 1)]
 
 
-def wire(options: Options) -> dict[str, Any]:
-    """The configuration that a worker is given, under the options' own names where it is the option itself."""
+def wire(options: Options, runner_v2: bool = True) -> dict[str, Any]:
+    """The configuration that a worker is given, under the options' own names where it is the option itself.
+
+    ``runner_v2``: the worker is vLLM's model runner V2, which a release asks where it schedules asynchronously.
+    """
     widest = max(group.block_size for group in options.groups)
     speculative = options.speculative
     return {
@@ -157,6 +160,10 @@ def wire(options: Options) -> dict[str, Any]:
         "num_blocks": options.num_blocks,
         "max_num_batched_tokens": options.max_num_batched_tokens,
         "max_num_seqs": options.max_num_seqs,
+        "max_concurrent_batches": options.max_concurrent_batches,
+        "async_scheduling": options.async_scheduling,
+        "runner_v2": runner_v2,
+        "kv_consumer": options.kv_consumer,
         "max_model_len": options.max_model_len,
         "long_prefill_token_threshold": options.long_prefill_token_threshold,
         "enable_prefix_caching": options.enable_prefix_caching,
