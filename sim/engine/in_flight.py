@@ -7,6 +7,8 @@ waits.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from stateat.sim.cache.interface import Cache
 from stateat.sim.engine.request import Request
 from stateat.sim.engine.sampling import verify
