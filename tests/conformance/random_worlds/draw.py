@@ -90,9 +90,11 @@ class _Drawing:
             size = self.one([unit, unit, wide])
             made.append(Group(f"window {i}", "full-attention", size, sliding_window=self.whole(2, 3 * wide)))
         count = self.one([0, 1, 1, 1, 1, 1, 2, 2] if made else [1, 1, 1, 2])
-        mode = self.one(["align", "align", "align", "all", "both"])
+        modes = self.one([["align"], ["align"], ["align"], ["all"]])
+        if self.chance(0.08):
+            modes, count = self.one([["align", "all"], ["all", "align"]]), max(count, 2)
         for i in range(count):
-            own = self.one(["align", "all"]) if mode == "both" else mode
+            own = modes[i % len(modes)]
             # Aligned groups have one block size.
             size = self.one([unit, 2 * wide]) if own == "all" and self.chance(0.3) else wide
             made.append(Group(f"states {i}", "recurrent", size, mamba_cache_mode=own))

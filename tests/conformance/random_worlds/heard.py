@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +17,15 @@ class Heard(Observer):
     def __init__(self) -> None:
         self.steps: dict[int, dict[str, Any]] = {}
         self._now: dict[str, Any] = {}
+
+    def plain(self) -> dict[str, Any]:
+        """All of it as plain data, as JSON has it; equal where nothing that is compared differs."""
+        told = {
+            str(step): {kind: sorted(each.elements()) if isinstance(each, Counter) else each for kind, each in now}
+            for step, now in ((step, self.steps[step].items()) for step in sorted(self.steps))
+        }
+        plain: dict[str, Any] = json.loads(json.dumps(told))
+        return plain
 
     def _tell(self, kind: str, *what: Any) -> None:
         self._now.setdefault(kind, []).append(what)

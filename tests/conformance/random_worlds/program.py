@@ -10,6 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 
+import yaml
+
+from random_worlds import kept
 from random_worlds.compare import Comparison, compare
 from random_worlds.draw import world as drawn
 from random_worlds.keys import KEYS, only, under
@@ -68,8 +71,11 @@ def main(given: Sequence[str] | None = None) -> int:
     if wrong := [key for key in keys if key not in KEYS]:
         print(f"--keys: found {wrong[0]}, allowed {', '.join(KEYS)}")
         return 2
+    if asked.keep:
+        _keep(asked.keep, asked.why)
+        return 0
     if asked.world is not None:
-        return max(_show(release, asked.seed, asked.world, keys, not asked.whole) for release in releases)
+        return max(_show(release, asked.seed, asked.world, keys, asked) for release in releases)
     columns = {release: Column(release) for release in releases}
     parts = [range(i, min(i + CHUNK, asked.count)) for i in range(0, asked.count, CHUNK)]
     with ProcessPoolExecutor(asked.jobs) as pool:
@@ -91,16 +97,16 @@ def main(given: Sequence[str] | None = None) -> int:
         for index, what in each.faults.items():
             if what not in shown and len(shown) < asked.shrink:
                 shown.add(what)
-                _show(each.release, asked.seed, index, keys)
+                _show(each.release, asked.seed, index, keys, asked)
     return int(any(each.faults for each in columns.values()))
 
 
-def _show(release: str, seed: int, index: int, keys: Sequence[str], shrunk: bool = True) -> int:
+def _show(release: str, seed: int, index: int, keys: Sequence[str], asked: argparse.Namespace) -> int:
     """Print a world, as small as it differs, and in what; 1 if it does."""
     with live(release) as compared:
         world = world_of(release, seed, index, keys)
         found = compared(world)
-        if found.fault and shrunk:
+        if found.fault and not asked.whole:
             world = shrink(world, lambda smaller: _same(compared(smaller), found))
             found = compared(world)
     print(f"\n# world {index} of seed {seed} on {release}: {found.status}")
@@ -108,6 +114,13 @@ def _show(release: str, seed: int, index: int, keys: Sequence[str], shrunk: bool
         print(f"# {line}")
     print(world.file(f"world-{seed}-{index}"))
     return int(found.fault)
+
+
+def _keep(file: Path, why: str) -> None:
+    """Keep the world of a scenario file with what its preset's live release decides."""
+    world = World.of(yaml.safe_load(file.read_text()))
+    with Fleet(["vllm"]) as fleet:
+        kept.keep(file.stem, why, world, fleet.of(world.options.preset)[1])
 
 
 def _same(found: Comparison, wanted: Comparison) -> bool:
@@ -126,4 +139,6 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     add("--shrink", type=int, default=1, help="differences of each release that are shrunk and printed (1)")
     add("--world", type=int, help="this one world alone, with its first difference, shrunk")
     add("--whole", action="store_true", help="with --world: as it is, not shrunk")
+    add("--keep", type=Path, help="a scenario file, kept with what its release decides in tests/data/worlds.json")
+    add("--why", default="", help="with --keep: what it shows, a sentence")
     return parser.parse_args(given)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 import yaml
@@ -16,6 +16,7 @@ from stateat.sim.run.engine import Make
 from stateat.sim.run.result import Outcome
 from stateat.sim.run.simulate import drive
 from stateat.sim.scenario.checks import engine as complaints
+from stateat.sim.scenario.load import load, runs
 from stateat.sim.workload import Arrival
 
 
@@ -58,11 +59,11 @@ class World:
             or any(list(_wrong(arrival, options.max_model_len, drafts, names)) for arrival in self.arrivals)
         )
 
-    def file(self, name: str, text: str = "") -> str:
-        """The world as a scenario file."""
+    def plain(self, name: str, title: str = "") -> dict[str, Any]:
+        """The world as what is in a scenario file."""
         options = self.options
         engine: dict[str, Any] = {"preset": options.preset, "clock": options.clock}
-        engine |= _changed(options, skipped=("preset", "clock", "groups", "speculative"))
+        engine |= _changed(options, skipped=("preset", "clock", "groups", "speculative", "rules"))
         engine["groups"] = [
             {"name": g.name, "kind": g.kind, "block_size": g.block_size, **_changed(g)} for g in options.groups
         ]
@@ -74,14 +75,23 @@ class World:
         if self.resets:
             workload |= {"resets": list(self.resets), "reset_running_requests": self.reset_running}
         workload["requests"] = [
-            {"id": a.id, "arrive": a.time, "prompt": _plain(a.segments), **_changed(a, ("id", "index", "time"))}
+            {"id": a.id, "arrive": a.time, "prompt": _plain(a.segments), **_changed(a, ("index", "time"))}
             for a in self.arrivals
         ]
-        head: dict[str, Any] = {"schema": "stateat/1", "name": name}
-        head |= {"title": text} if text else {}
-        return yaml.safe_dump(
-            head | {"engine": engine, "workload": workload}, sort_keys=False, default_flow_style=None, width=110
-        )
+        head = {"schema": "stateat/1", "name": name} | ({"title": title} if title else {})
+        return head | {"engine": engine, "workload": workload}
+
+    def file(self, name: str) -> str:
+        """The world as a scenario file."""
+        return yaml.safe_dump(self.plain(name), sort_keys=False, default_flow_style=None, width=110)
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> World:
+        """The world that is in a scenario file."""
+        [run] = runs(load(plain))
+        workload = run.workload
+        arrivals = tuple(sorted(run.arrivals(), key=lambda arrival: arrival.index))
+        return cls(run.options, arrivals, run.budgets, tuple(workload.resets), workload.reset_running_requests)
 
 
 def _wrong(arrival: Arrival, longest: int, drafts: int, names: list[str]) -> Iterator[str]:
@@ -104,9 +114,7 @@ def _changed(record: Any, skipped: tuple[str, ...] = ()) -> dict[str, Any]:
     """Fields of a record that are not at their default, as plain values."""
     said = {f.name: (getattr(record, f.name), f.default) for f in fields(record) if f.name not in skipped}
     return {
-        name: _plain(value)
-        for name, (value, default) in said.items()
-        if value != default and name not in ("name", "kind", "block_size", "segments", "rules")
+        name: _plain(value) for name, (value, default) in said.items() if value != default and default is not MISSING
     }
 
 
