@@ -29,6 +29,8 @@ class Departure:
     """The first preset that it is true of; '': the first of all."""
     until: str = ""
     """The last one; '': the last of all."""
+    server: bool = False
+    """True for what a whole server does otherwise, while its scheduler, driven alone, decides as the preset."""
 
     @property
     def presets(self) -> list[str]:
@@ -110,11 +112,13 @@ DEPARTURES = (
         lambda options, rules: not options.enable_prefix_caching and bool(options.recurrent),
         "without prefix caching a server of any release keeps one state of a request, and one for each draft "
         "(mamba_cache_mode none); here a recurrent group holds what its own mode holds",
+        server=True,
     ),
     Departure(
         "groups",
         _one_mode,
         "a server of any release has one mamba_cache_mode for all its recurrent groups; here each group has its own",
+        server=True,
     ),
     Departure(
         "prefix_match_unit",
@@ -207,7 +211,11 @@ def refused_blocks(options: Options) -> list[str]:
     return texts
 
 
-def departures(options: Options) -> list[str]:
-    """Tell what is known to be otherwise in the release of these options' preset: ``engine.KEY: what it does``."""
+def departures(options: Options, servers: bool = True) -> list[str]:
+    """Tell what is known to be otherwise in the release of these options' preset: ``engine.KEY: what it does``.
+
+    ``servers``: also what is so of whole servers alone, and not of a scheduler that is driven by itself.
+    """
     rules = table(options.preset, options.rules)
-    return [f"engine.{d.option}: {d.text}" for d in DEPARTURES if d.applies(options, rules)]
+    found = [departure for departure in DEPARTURES if departure.applies(options, rules)]
+    return [f"engine.{each.option}: {each.text}" for each in found if servers or not each.server]

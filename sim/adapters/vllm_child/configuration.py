@@ -197,7 +197,9 @@ class Configuration:
         """A server sets it to none without prefix caching, so that its scheduler does not split at blocks."""
         if not self.wanted["enable_prefix_caching"]:
             return "none"
-        return "all" if any(g["mamba_cache_mode"] == "all" for g in self.wanted["groups"]) else "align"
+        # No server has groups in both modes: where one is aligned, chunks end for its sake.
+        modes = {g["mamba_cache_mode"] for g in self.wanted["groups"]}
+        return "all" if "all" in modes and "align" not in modes else "align"
 
     def _cache(self):
         from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheGroupSpec

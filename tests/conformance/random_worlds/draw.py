@@ -83,8 +83,8 @@ class _Drawing:
         wide = unit * self.one([1, 1, 2, 2, 4, 8])
         flags = self.one(["none", "first", "attention", "any", "any"]) if speculative.eagle else "none"
         made: list[Group] = []
-        for i in range(self.one([0, 1, 1, 1, 1, 1, 2])):
-            size = self.one([unit, unit, unit, wide, 2 * unit] if i else [unit, unit, unit, wide])
+        for i in range(self.one([0, 1, 1, 1, 1, 2])):
+            size = self.one([unit, unit, wide, 2 * unit] if i else [unit, unit, unit, wide])
             made.append(Group(f"attention {i}", "full-attention", size))
         for i in range(self.one([0, 0, 0, 0, 1, 1, 2])):
             size = self.one([unit, unit, wide])

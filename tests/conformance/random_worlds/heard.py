@@ -119,9 +119,11 @@ ORDER = (
 def totals(outcome: Outcome) -> dict[str, Any]:
     """What is compared of a whole run."""
     return {
-        "findings": [
-            (f.invariant, f.severity, f.step, f.request, f.group, f.slot, f.claimed, f.held) for f in outcome.findings
-        ],
+        # Sorted: in which order decisions of a step are told decides in which order they are judged.
+        "findings": sorted(
+            (f.step, f.invariant, f.severity, f.request, f.group, f.slot, str(f.claimed), str(f.held))
+            for f in outcome.findings
+        ),
         "free blocks at the end": outcome.free_blocks,
         "livelock": outcome.livelock,
         "hits": dict(outcome.hits),

@@ -13,7 +13,7 @@ from time import perf_counter
 import yaml
 
 from random_worlds import kept
-from random_worlds.compare import Comparison, compare
+from random_worlds.compare import EQUAL, REFUSED, Comparison, compare
 from random_worlds.draw import world as drawn
 from random_worlds.keys import KEYS, only, under
 from random_worlds.shrink import shrink
@@ -106,7 +106,7 @@ def _show(release: str, seed: int, index: int, keys: Sequence[str], asked: argpa
     with live(release) as compared:
         world = world_of(release, seed, index, keys)
         found = compared(world)
-        if found.fault and not asked.whole:
+        if found.status not in (EQUAL, REFUSED) and not asked.whole:
             world = shrink(world, lambda smaller: _same(compared(smaller), found))
             found = compared(world)
     print(f"\n# world {index} of seed {seed} on {release}: {found.status}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from random_worlds.compare import STATUSES, Comparison
@@ -51,7 +51,7 @@ class Column:
 
     def plain(self) -> dict[str, Any]:
         """As data."""
-        return asdict(self)
+        return {name: dict(value) if isinstance(value, dict) else value for name, value in vars(self).items()}
 
 
 def text(columns: Iterable[Column]) -> str:
