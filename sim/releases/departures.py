@@ -6,13 +6,23 @@ force, so that a rule that is put in instead counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from stateat.sim.cache.drafter_drop import DRAFTER_DROP
 from stateat.sim.options import Options
 from stateat.sim.releases.presets import PRESETS, table
 from stateat.sim.rules.partial_hits import PARTIAL_HITS_WHEN
+from stateat.sim.rules.record import Demand
+
+
+class How(Enum):
+    """Ways in which a release departs from its preset."""
+
+    STOPS = "it refuses this, or stops with an error"
+    DECIDES = "it decides otherwise"
+    SERVER = "a whole server does otherwise, while its scheduler, driven alone, decides as the preset"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +30,7 @@ class Departure:
     """An option with which a preset decides otherwise than its release, or runs what that would not."""
 
     option: str
-    """The key in ``engine``."""
+    """The key in ``engine``; of requests in ``workload``."""
     applies: Callable[[Options, Mapping[str, str]], bool]
     """(options, rule values in force)"""
     text: str
@@ -29,8 +39,14 @@ class Departure:
     """The first preset that it is true of; '': the first of all."""
     until: str = ""
     """The last one; '': the last of all."""
-    server: bool = False
-    """True for what a whole server does otherwise, while its scheduler, driven alone, decides as the preset."""
+    asked: Callable[[Sequence[Demand]], bool] = lambda requests: True
+    """Requests with which it is so."""
+    how: How = How.STOPS
+
+    @property
+    def place(self) -> str:
+        """The key in a file."""
+        return f"workload.{self.option}" if self.option.startswith("requests.") else f"engine.{self.option}"
 
     @property
     def presets(self) -> list[str]:
@@ -106,19 +122,27 @@ def _no_budget(options: Options, rules: Mapping[str, str]) -> bool:
     return taken >= options.max_num_batched_tokens
 
 
+def _brought(requests: Sequence[Demand]) -> bool:
+    return any(request.external for request in requests)
+
+
+def _hashes_ahead(options: Options, rules: Mapping[str, str]) -> bool:
+    return DRAFTER_DROP[rules["drafter_drop"]].ahead(options) > 0
+
+
 DEPARTURES = (
     Departure(
         "enable_prefix_caching",
         lambda options, rules: not options.enable_prefix_caching and bool(options.recurrent),
         "without prefix caching a server of any release keeps one state of a request, and one for each draft "
         "(mamba_cache_mode none); here a recurrent group holds what its own mode holds",
-        server=True,
+        how=How.SERVER,
     ),
     Departure(
         "groups",
         _one_mode,
         "a server of any release has one mamba_cache_mode for all its recurrent groups; here each group has its own",
-        server=True,
+        how=How.SERVER,
     ),
     Departure(
         "prefix_match_unit",
@@ -142,6 +166,7 @@ DEPARTURES = (
         _uncut,
         "with attention blocks of several sizes releases to vLLM 0.28 stop with an assertion where a hit ends inside "
         "one, and miscount free blocks where a connector brings more",
+        how=How.DECIDES,
         until="vllm-0.28.0",
     ),
     Departure(
@@ -188,6 +213,33 @@ DEPARTURES = (
         lambda options, rules: options.offload.blocks > 0,
         "a release loads and stores beside its steps, and a request waits for what it loads; "
         "here that is there at once",
+        how=How.DECIDES,
+    ),
+    Departure(
+        "requests.external",
+        lambda options, rules: bool(options.recurrent),
+        "any release counts a block too few for a state that a connector brings, and stops with an error where the "
+        "pool has no other; here the request waits",
+        asked=_brought,
+    ),
+    Departure(
+        "requests.external",
+        _hashes_ahead,
+        "with a connector a server of vLLM 0.33 has no hashes that look ahead, and its drafter gives up a block of "
+        "each hit; here they look ahead (engine.speculative.hash_lookahead: false makes it as there)",
+        since="vllm-0.33.0",
+        asked=_brought,
+        how=How.SERVER,
+    ),
+    Departure(
+        "requests.load_error",
+        lambda options, rules: True,
+        "any release ends such a request with an error unless kv_load_failure_policy is recompute; then it hears of "
+        "the failure after a step, and computes from the first block that failed (with several groups releases to "
+        "vLLM 0.29 stop with an error, later ones look the request up again where the connector names it); here it is "
+        "known before",
+        asked=lambda requests: any(request.load_error for request in requests),
+        how=How.DECIDES,
     ),
 )
 
@@ -211,11 +263,8 @@ def refused_blocks(options: Options) -> list[str]:
     return texts
 
 
-def departures(options: Options, servers: bool = True) -> list[str]:
-    """Tell what is known to be otherwise in the release of these options' preset: ``engine.KEY: what it does``.
-
-    ``servers``: also what is so of whole servers alone, and not of a scheduler that is driven by itself.
-    """
+def departures(options: Options, requests: Sequence[Demand] = (), ways: Collection[How] = tuple(How)) -> list[str]:
+    """Tell what is known to be otherwise in the release of these options' preset: ``engine.KEY: what it does``."""
     rules = table(options.preset, options.rules)
-    found = [departure for departure in DEPARTURES if departure.applies(options, rules)]
-    return [f"engine.{each.option}: {each.text}" for each in found if servers or not each.server]
+    found = [each for each in DEPARTURES if each.applies(options, rules) and each.asked(requests)]
+    return [f"{each.place}: {each.text}" for each in found if each.how in ways]

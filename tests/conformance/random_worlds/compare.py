@@ -12,14 +12,14 @@ from typing import Any
 from random_worlds.heard import ORDER, Heard, totals
 from random_worlds.world import World
 from stateat.sim.errors import EngineError, RefusedError, StateatError
-from stateat.sim.releases.departures import departures
+from stateat.sim.releases.departures import How, departures
 from stateat.sim.run.engine import Make
 from stateat.sim.run.result import Outcome
 
 EQUAL = "equal"
 DIFFERENT = "different"
 DEPARTED = "departed"
-"""Different, or ended with an error of the release, where a documented departure applies."""
+"""Different, or ended with an error of the release, and a documented departure says so."""
 REFUSED = "refused"
 """The release cannot be told this, or refuses it itself."""
 STOPPED = "stopped"
@@ -69,7 +69,6 @@ class Comparison:
 def compare(world: World, make: Make) -> Comparison:
     """Run a world on the reference engine and on the live one that ``make`` makes."""
     here, there = Heard(), Heard()
-    known = "; ".join(departures(world.options, servers=False))
     try:
         own = world.run(here)
     except StateatError as error:
@@ -81,11 +80,13 @@ def compare(world: World, make: Make) -> Comparison:
     except RefusedError as error:
         return Comparison(REFUSED, own, text=str(error))
     except EngineError as error:
+        known = departures(world.options, world.arrivals, (How.STOPS, How.DECIDES))
         return Comparison(DEPARTED if known else STOPPED, own, text=_stopped(str(error), printed.getvalue()))
     found = difference(here, there, own, live)
     if found is None:
         return Comparison(EQUAL, own)
-    return Comparison(DEPARTED if known else DIFFERENT, own, found, known)
+    known = departures(world.options, world.arrivals, (How.DECIDES,))
+    return Comparison(DEPARTED if known else DIFFERENT, own, found, "; ".join(known))
 
 
 def _stopped(error: str, printed: str) -> str:

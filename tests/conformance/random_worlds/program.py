@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ from stateat.sim.adapters.vllm import install
 from stateat.sim.adapters.vllm.fleet import Fleet
 from stateat.sim.releases.presets import PRESETS
 
-CHUNK = 50
+CHUNK = 100
 """Worlds that a process takes at a time."""
 
 Compare = Callable[[World], Comparison]
@@ -83,6 +84,8 @@ def main(given: Sequence[str] | None = None) -> int:
         for job in jobs:
             part = job.result()
             columns[part.release].merge(part)
+            done = columns[part.release]
+            print(f"{done.release}: {done.worlds:,} worlds, {len(done.faults):,} differ", file=sys.stderr, flush=True)
     print(text(columns.values()))
     for each in columns.values():
         print(f"{each.release}: {each.worlds / max(each.seconds, 1e-9):.0f} worlds a second in each process")
