@@ -40,7 +40,7 @@ class _Drawing:
 
     def world(self) -> World:
         speculative = self.speculative() if self.chance(0.6) else Speculative()
-        unit = self.one([2, 4, 4, 8])
+        unit = self.one([1, 2, 2, 3, 4, 4, 8, 16])
         groups = self.groups(unit, speculative)
         widest = max(group.block_size for group in groups)
         arrivals = self.arrivals(widest, speculative)
@@ -60,7 +60,7 @@ class _Drawing:
     # Configuration.
 
     def speculative(self) -> Speculative:
-        method, drafts = self.one([*METHODS, "mtp", "ngram"]), self.whole(1, 4)
+        method, drafts = self.one([*METHODS, "mtp", "ngram"]), self.one([1, 1, 2, 2, 3, 3, 4, 6, 8])
         ahead = method != "ngram"
         return Speculative(
             method,
@@ -80,7 +80,7 @@ class _Drawing:
         return replace(speculative, hash_lookahead=False) if any(a.external for a in arrivals) else speculative
 
     def groups(self, unit: int, speculative: Speculative) -> tuple[Group, ...]:
-        wide = unit * self.one([1, 1, 2, 2, 4, 8])
+        wide = unit * self.one([1, 1, 2, 2, 3, 4, 8 if unit < 8 else 2])
         flags = self.one(["none", "first", "attention", "any", "any"]) if speculative.eagle else "none"
         made: list[Group] = []
         for i in range(self.one([0, 1, 1, 1, 1, 2])):
@@ -116,7 +116,8 @@ class _Drawing:
         longest = max(arrival.num_prompt_tokens + arrival.max_tokens for arrival in arrivals)
         seqs = self.one([1, 2, 3, 3, 6, 16])
         taken = max(speculative.draft_slots * seqs, speculative.lookahead_tokens) if drafts else 0
-        tokens = taken + self.whole(max(states, default=widest) // 2 + drafts + 2, 6 * widest + 16)
+        some = self.one([max(states, default=widest) // 2, max(states, default=widest), 1])
+        tokens = taken + self.whole(some + drafts + 1, 6 * widest + 16)
         options = Options(
             groups,
             num_blocks=self.pool(groups, drafts, longest),
@@ -128,7 +129,7 @@ class _Drawing:
             partial_hits=not self.chance(0.25),
             # A group that is alone is hashed in its own blocks.
             prefix_match_unit=self.one([None, None, unit, max(unit // 2, 1)]) if len(groups) > 1 else None,
-            cache_config_block_size=self.one([None, None, None, max(states), min(sizes)]) if states else None,
+            cache_config_block_size=self.one([None, None, None, max(states), min(sizes), 3 * unit]) if states else None,
             watermark=self.one([0.0, 0.0, 0.0, 0.05, 0.2]),
             scheduler_reserve_full_isl=self.chance(0.6),
             mamba_chunk_size=self.one([0, 0, unit, 3]),
@@ -180,8 +181,15 @@ class _Drawing:
             segments = [(self.one([1, 1, 2]), self.length(widest))]
             if self.chance(0.5):
                 segments.append((self.whole(3, 5), self.whole(1, 2 * widest)))
+            after = None
+            if i and self.chance(0.25):
+                before = made[self.whole(0, i - 1)]
+                after = before.id
+                if self.chance(0.5) and before.num_prompt_tokens < 6 * widest + 16:
+                    # The next turn of a conversation: what was said, and all or some of the answer.
+                    answer = self.one([before.max_tokens, self.whole(1, before.max_tokens)])
+                    segments = [*before.segments, (-1 - before.index, answer), *segments[1:]]
             prompt = sum(length for _, length in segments)
-            after = f"r{self.whole(0, i - 1)}" if i and self.chance(0.25) else None
             taken_away = self.whole(1, 25)
             arrival = Arrival(
                 f"r{i}",
@@ -236,7 +244,7 @@ class _Drawing:
             spans: list[tuple[int, int]] = []
             before = 0
             for seed, length in arrival.segments:
-                items = texts.setdefault(seed, self.items(10_000))
+                items = texts.setdefault(seed, self.items(10_000) if seed >= 0 else [])
                 cut = [start for start, size in items if start < length < start + size]
                 kept = min([length, *cut])
                 spans += [(before + start, size) for start, size in items if start + size <= kept]

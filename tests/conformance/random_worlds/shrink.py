@@ -53,9 +53,19 @@ def _smaller(world: World) -> Iterator[World]:
 
 
 def _without_request(world: World, place: int) -> World:
-    """The world without a request; who waits for it waits for the one that it waited for."""
+    """The world without a request; who waits for it waits for the one that it waited for, and who repeats its output
+    has a text in that place."""
     gone = world.arrivals[place]
-    left = [a if a.after != gone.id else replace(a, after=gone.after) for a in world.arrivals if a is not gone]
+    seeds = {-1 - i: i + 100 if i == place else -1 - i + (i > place) for i in range(len(world.arrivals))}
+    left = [
+        replace(
+            each,
+            after=gone.after if each.after == gone.id else each.after,
+            segments=tuple((seeds.get(seed, seed), length) for seed, length in each.segments),
+        )
+        for each in world.arrivals
+        if each is not gone
+    ]
     return replace(world, arrivals=tuple(replace(arrival, index=i) for i, arrival in enumerate(left)))
 
 

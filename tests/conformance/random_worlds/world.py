@@ -51,12 +51,12 @@ class World:
         """True if a scenario file may say it."""
         options = self.options
         drafts = options.speculative.num_speculative_tokens
-        names = [arrival.id for arrival in self.arrivals]
-        return bool(names) and not (
+        outputs = {arrival.id: arrival.max_tokens for arrival in self.arrivals}
+        return bool(outputs) and not (
             any(complaints(options))
             or any(accepted > drafts for accepted in options.speculative.cycle)
             or any(budget > options.max_num_batched_tokens for budget in self.budgets)
-            or any(list(_wrong(arrival, options.max_model_len, drafts, names)) for arrival in self.arrivals)
+            or any(list(_wrong(arrival, options.max_model_len, drafts, outputs)) for arrival in self.arrivals)
         )
 
     def plain(self, name: str, title: str = "") -> dict[str, Any]:
@@ -94,8 +94,8 @@ class World:
         return cls(run.options, arrivals, run.budgets, tuple(workload.resets), workload.reset_running_requests)
 
 
-def _wrong(arrival: Arrival, longest: int, drafts: int, names: list[str]) -> Iterator[str]:
-    prompt = arrival.num_prompt_tokens
+def _wrong(arrival: Arrival, longest: int, drafts: int, outputs: Mapping[str, int]) -> Iterator[str]:
+    prompt, names = arrival.num_prompt_tokens, list(outputs)
     if not 1 <= prompt < longest:
         yield "prompt"
     if arrival.external >= prompt:
@@ -108,6 +108,8 @@ def _wrong(arrival: Arrival, longest: int, drafts: int, names: list[str]) -> Ite
         yield "after"
     if arrival.abort is not None and arrival.after is None and arrival.abort < arrival.time:
         yield "abort"
+    if any(seed < 0 and length > [*outputs.values(), 0][-1 - seed] for seed, length in arrival.segments):
+        yield "segments"
 
 
 def _changed(record: Any, skipped: tuple[str, ...] = ()) -> dict[str, Any]:
