@@ -106,9 +106,14 @@ def _padding_cut(options: Options, rules: Mapping[str, str]) -> bool:
     return cut and not (split and options.enable_prefix_caching)
 
 
-def _window_past_hashes(options: Options, rules: Mapping[str, str]) -> bool:
-    windows = any(group.sliding_window and group.prefix_cacheable for group in options.groups)
-    return windows and DRAFTER_DROP[rules["drafter_drop"]].ahead(options) > 1
+def _past_hashes(options: Options, rules: Mapping[str, str]) -> bool:
+    cached = [group for group in options.groups if group.prefix_cacheable]
+    windows = any(group.sliding_window for group in cached)
+    # Full attention is looked up as far as there are hashes, and states then no further; so are those inside blocks.
+    fine = PARTIAL_HITS_WHEN[rules["partial_hits_when"]].on(options)
+    whole = any(not fine or group.block_size == options.hash_unit for group in cached)
+    states = whole and all(group.recurrent for group in cached)
+    return (windows or states) and DRAFTER_DROP[rules["drafter_drop"]].ahead(options) > 1
 
 
 def _no_budget(options: Options, rules: Mapping[str, str]) -> bool:
@@ -177,8 +182,9 @@ DEPARTURES = (
     ),
     Departure(
         "speculative.multi_module",
-        _window_past_hashes,
-        "vLLM 0.33 stops with an error where a sliding window is looked up past the last token whose hash is known",
+        _past_hashes,
+        "vLLM 0.33 stops with an error where a sliding window, or states without attention beside them, are looked up "
+        "past the last token whose hash is known",
         since="vllm-0.33.0",
     ),
     Departure(
@@ -199,8 +205,9 @@ DEPARTURES = (
         "long_prefill_token_threshold",
         _padding_cut,
         "releases from vLLM 0.29 on stop with an assertion where it cuts the placeholders of a request that is padded, "
-        "unless chunks are split at recurrent blocks",
+        "unless chunks are split at recurrent blocks; they want room for what is left of them",
         since="vllm-0.29.0",
+        how=How.DECIDES,
     ),
     Departure(
         "max_num_batched_tokens",

@@ -178,6 +178,24 @@ def test_a_tail_is_published_late_where_a_drafter_gives_up_a_block(
     assert any("publish a prompt's tail behind its prefill" in text for text in said) == stops
 
 
+@pytest.mark.parametrize(
+    ("groups", "changes", "stops"),
+    [
+        # Prompts of 21 tokens and two modules: which of these servers have stopped.
+        ((replace(STATES, block_size=4),), {}, True),
+        ((replace(STATES, block_size=4), ATTENTION), {}, False),
+        ((replace(STATES, block_size=4), Group("all", "recurrent", 8, mamba_cache_mode="all")), {}, True),
+        ((replace(STATES, block_size=4), replace(STATES, block_size=4, name="two")), {"prefix_match_unit": 2}, False),
+    ],
+)
+def test_states_alone_are_looked_up_past_the_last_hash(
+    groups: tuple[Group, ...], changes: dict[str, Any], stops: bool
+) -> None:
+    drafter = Speculative("mtp", 2, multi_module=True)
+    said = told(preset="vllm-0.33.0", groups=groups, speculative=drafter, **changes)
+    assert any("states without attention beside them" in text for text in said) == stops
+
+
 @pytest.mark.parametrize("departure", DEPARTURES, ids=list(CASES))
 def test_no_preset_is_told_so_but_those_that_the_docs_name(departure: Departure) -> None:
     with_it = {**PLAIN, **CASES[next(text for text in CASES if departure.text.startswith(text))][0]}
