@@ -30,6 +30,11 @@ LOOK_AHEAD_METHODS = ("mtp", "eagle", "eagle3", *INFILL_METHODS)
 METHODS = (*LOOK_AHEAD_METHODS, "ngram")
 
 
+def spread(group: Group) -> bool:
+    """Return True for a group whose blocks are spread over the ranks of context parallelism."""
+    return not group.recurrent and group.prefix_cacheable and not group.sliding_window
+
+
 @dataclass(frozen=True, slots=True)
 class GroupOptions(Group, StrictRecord):
     """A KV cache group, layers that share block tables, as a file writes it: with the block of one rank."""
@@ -55,8 +60,7 @@ class GroupOptions(Group, StrictRecord):
 
     def span(self, ranks: int) -> int:
         """Tokens of a block over all ranks: full attention spreads its blocks over them."""
-        spread = self.kind == "full-attention" and self.prefix_cacheable and not self.sliding_window
-        return self.block_size * (ranks if spread else 1)
+        return self.block_size * (ranks if spread(self) else 1)
 
     def over(self, ranks: int) -> Group:
         """The group as the engine has it, with the blocks of all ranks together."""

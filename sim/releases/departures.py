@@ -116,6 +116,25 @@ def _past_hashes(options: Options, rules: Mapping[str, str]) -> bool:
     return (windows or states) and DRAFTER_DROP[rules["drafter_drop"]].ahead(options) > 1
 
 
+def _parallel(options: Options, rules: Mapping[str, str]) -> bool:
+    return options.decode_context_parallel_size > 1
+
+
+def _parallel_windows(options: Options, rules: Mapping[str, str]) -> bool:
+    return _parallel(options, rules) and any(group.sliding_window for group in options.groups)
+
+
+def _parallel_states_alone(options: Options, rules: Mapping[str, str]) -> bool:
+    alone = len(options.groups) == 1 and bool(options.recurrent) and options.enable_prefix_caching
+    return _parallel(options, rules) and alone and not PARTIAL_HITS_WHEN[rules["partial_hits_when"]].parallel
+
+
+def _parallel_connector(options: Options, rules: Mapping[str, str]) -> bool:
+    # They ask the groups by themselves.
+    apart = rules["connector"] in ("longest-group", "divergent")
+    return _parallel(options, rules) and apart and bool(options.recurrent) and bool(options.attention)
+
+
 def _no_budget(options: Options, rules: Mapping[str, str]) -> bool:
     s = options.speculative
     if not s.num_speculative_tokens:
@@ -214,6 +233,27 @@ DEPARTURES = (
         _no_budget,
         "releases refuse one that leaves no token beside a drafter's slots: those of draft_slots, to vLLM 0.27 for "
         "each of max_num_seqs, in 0.33 those for its K drafts (K + 1 for dflash)",
+    ),
+    Departure(
+        "decode_context_parallel_size",
+        _parallel_windows,
+        "releases refuse a sliding window on several ranks of context parallelism, or stop with an assertion",
+    ),
+    Departure(
+        "decode_context_parallel_size",
+        _parallel_states_alone,
+        "releases to vLLM 0.28 stop with an assertion where a recurrent group is alone on several ranks of context "
+        "parallelism",
+        until="vllm-0.28.0",
+    ),
+    Departure(
+        "decode_context_parallel_size",
+        _parallel_connector,
+        "releases to vLLM 0.27 look attention up in the blocks of one rank for a connector, and find nothing or too "
+        "little",
+        until="vllm-0.27.0",
+        asked=_brought,
+        how=How.DECIDES,
     ),
     Departure(
         "offload.blocks",

@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from stateat.sim.events import Group
-from stateat.sim.options import Offload, Options, Speculative
+from stateat.sim.options import Offload, Options, Speculative, spread
 from stateat.sim.workload import Arrival
 
 SENT = "sent"
@@ -35,7 +35,7 @@ REACH: Mapping[type, Mapping[str, str]] = {
         "long_prefill_token_threshold": SENT,
         "enable_prefix_caching": SENT,
         "partial_hits": SENT,
-        "decode_context_parallel_size": ALONE,
+        "decode_context_parallel_size": SENT,
         "prefix_match_unit": SENT,
         "cache_config_block_size": SENT,
         "initial_block_size": OURS,
@@ -122,6 +122,7 @@ def _alone(said: Any, place: str) -> Iterator[str]:
 def wire(options: Options) -> dict[str, Any]:
     """The configuration that a worker is given, under the options' own names where it is the option itself."""
     widest = max(group.block_size for group in options.groups)
+    ranks = options.decode_context_parallel_size
     speculative = options.speculative
     return {
         "groups": [
@@ -129,6 +130,7 @@ def wire(options: Options) -> dict[str, Any]:
                 "name": group.name,
                 "recurrent": group.recurrent,
                 "block_size": group.block_size,
+                "rank_block_size": group.block_size // (ranks if spread(group) else 1),
                 # Only a drafter's own layers flag a group.
                 "eagle": group.eagle and speculative.eagle,
                 "sliding_window": group.sliding_window,
@@ -136,6 +138,7 @@ def wire(options: Options) -> dict[str, Any]:
             }
             for group in options.groups
         ],
+        "decode_context_parallel_size": ranks,
         "hash_unit": options.hash_unit,
         "scheduler_block_size": options.scheduler_block_size,
         "cache_config_block_size": options.cache_config_block_size or options.state_block or widest,

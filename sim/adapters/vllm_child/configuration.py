@@ -136,7 +136,7 @@ class Configuration:
             model_config=model,
             cache_config=cache,
             scheduler_config=scheduling,
-            parallel_config=bare(ParallelConfig),
+            parallel_config=bare(ParallelConfig, decode_context_parallel_size=wanted["decode_context_parallel_size"]),
             observability_config=bare(ObservabilityConfig),
             speculative_config=self._speculative(),
             lora_config=None,
@@ -235,11 +235,11 @@ class Configuration:
             window = {"sliding_window": group["sliding_window"]} if group["sliding_window"] else {}
             kind = SlidingWindowSpec if window else FullAttentionSpec
             return call(
-                kind, block_size=group["block_size"], num_kv_heads=1, head_size=64, dtype=torch.float16, **window
+                kind, block_size=group["rank_block_size"], num_kv_heads=1, head_size=64, dtype=torch.float16, **window
             )
         return call(
             MambaSpec,
-            block_size=group["block_size"],
+            block_size=group["rank_block_size"],
             shapes=((1, 64),),
             dtypes=(torch.float16,),
             mamba_cache_mode=group["mamba_cache_mode"],
@@ -332,6 +332,8 @@ class Configuration:
         yield "engine.max_model_len", wanted["max_model_len"], scheduler.max_model_len
         threshold = settings.long_prefill_token_threshold
         yield "engine.long_prefill_token_threshold", wanted["long_prefill_token_threshold"], threshold
+        ranks = config.parallel_config.decode_context_parallel_size
+        yield "engine.decode_context_parallel_size", wanted["decode_context_parallel_size"], ranks
         yield "engine.enable_prefix_caching", wanted["enable_prefix_caching"], bool(manager.enable_caching)
         if not wanted["partial_hits"]:
             yield "engine.partial_hits", False, partial_hits(coordinator)

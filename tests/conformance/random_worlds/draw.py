@@ -14,7 +14,7 @@ import numpy as np
 from random_worlds.keys import LATER, SWITCHED
 from random_worlds.world import World
 from stateat.sim.events import Group
-from stateat.sim.options import METHODS, Options, Speculative
+from stateat.sim.options import METHODS, Options, Speculative, spread
 from stateat.sim.workload import Arrival
 
 T = TypeVar("T")
@@ -41,11 +41,13 @@ class _Drawing:
     def world(self) -> World:
         speculative = self.speculative() if self.chance(0.6) else Speculative()
         unit = self.one([1, 2, 2, 3, 4, 4, 8, 16])
-        groups = self.groups(unit, speculative)
+        ranks = self.one([2, 2, 4]) if self.chance(0.09) else 1
+        drawn = self.groups(unit, speculative, windows=ranks == 1 or self.chance(0.1))
+        groups = tuple(replace(g, block_size=g.block_size * ranks) if spread(g) else g for g in drawn)
         widest = max(group.block_size for group in groups)
         arrivals = self.arrivals(widest, speculative)
         speculative = self.with_connector(speculative, arrivals)
-        options = self.options(groups, unit, speculative, arrivals)
+        options = replace(self.options(groups, unit, speculative, arrivals), decode_context_parallel_size=ranks)
         if self.chance(0.2):
             options, arrivals = self.encoded(options, arrivals)
         options = self.later(options)
@@ -79,14 +81,15 @@ class _Drawing:
         """A server with a connector has no hashes that look ahead."""
         return replace(speculative, hash_lookahead=False) if any(a.external for a in arrivals) else speculative
 
-    def groups(self, unit: int, speculative: Speculative) -> tuple[Group, ...]:
+    def groups(self, unit: int, speculative: Speculative, windows: bool) -> tuple[Group, ...]:
         wide = unit * self.one([1, 1, 2, 2, 3, 4, 8 if unit < 8 else 2])
         flags = self.one(["none", "first", "attention", "any", "any"]) if speculative.eagle else "none"
         made: list[Group] = []
         for i in range(self.one([0, 1, 1, 1, 1, 2])):
             size = self.one([unit, unit, wide, 2 * unit] if i else [unit, unit, unit, wide])
             made.append(Group(f"attention {i}", "full-attention", size))
-        for i in range(self.one([0, 0, 0, 0, 1, 1, 2])):
+        # No release has windows on several ranks.
+        for i in range(self.one([0, 0, 0, 0, 1, 1, 2]) if windows else 0):
             size = self.one([unit, unit, wide])
             made.append(Group(f"window {i}", "full-attention", size, sliding_window=self.whole(2, 3 * wide)))
         count = self.one([0, 1, 1, 1, 1, 1, 2, 2] if made else [1, 1, 1, 2])
@@ -165,7 +168,6 @@ class _Drawing:
         drawn: dict[str, Any] = {
             "async_scheduling": self.chance(0.5),
             "max_concurrent_batches": self.one([1, 1, 2, 2, 3, 4]),
-            "decode_context_parallel_size": self.one([1, 1, 1, 2, 4]),
         }
         known = {field.name for field in fields(Options)}
         return replace(options, **{name: drawn[name] for name in LATER if name in SWITCHED and name in known})
@@ -208,7 +210,7 @@ class _Drawing:
 
     def length(self, widest: int) -> int:
         blocks = self.whole(1, 5)
-        return self.one([blocks * widest, self.whole(1, 5 * widest + 3), blocks * widest + self.one([1, -1])])
+        return self.one([blocks * widest, self.whole(1, 5 * widest + 3), max(blocks * widest + self.one([1, -1]), 1)])
 
     # Items that an encoder computes.
 

@@ -15,10 +15,10 @@ from stateat.sim.releases.presets import PRESETS
 from stateat.sim.run.result import Outcome
 from stateat.sim.workload import Arrival
 
+LATER = ("async_scheduling", "max_concurrent_batches")
+"""Options that no live release is told yet: left at their defaults, until both sides run them and :data:`SWITCHED`
+names them."""
 SWITCHED: tuple[str, ...] = ()
-"""Options that a live release was not told before, and that are drawn now: ``async_scheduling``,
-``max_concurrent_batches`` and ``decode_context_parallel_size`` as soon as both sides run them."""
-LATER = ("async_scheduling", "max_concurrent_batches", "decode_context_parallel_size")
 
 UNDRAWN = frozenset({"preset", "rules", "initial_block_size", "clock", "costs", "acceptance_rate"})
 """Options of this side that decide nothing under a preset's own rules, or only when steps begin and which drafts are

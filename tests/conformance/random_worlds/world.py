@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from stateat.sim.events import Observer
-from stateat.sim.options import Options
+from stateat.sim.options import Options, spread
 from stateat.sim.releases.presets import table
 from stateat.sim.releases.support import lacks
 from stateat.sim.run.engine import Make
@@ -64,8 +64,15 @@ class World:
         options = self.options
         engine: dict[str, Any] = {"preset": options.preset, "clock": options.clock}
         engine |= _changed(options, skipped=("preset", "clock", "groups", "speculative", "rules"))
+        ranks = options.decode_context_parallel_size
         engine["groups"] = [
-            {"name": g.name, "kind": g.kind, "block_size": g.block_size, **_changed(g)} for g in options.groups
+            {
+                "name": g.name,
+                "kind": g.kind,
+                "block_size": g.block_size // (ranks if spread(g) else 1),
+                **_changed(g),
+            }
+            for g in options.groups
         ]
         if speculative := _changed(options.speculative):
             engine["speculative"] = speculative

@@ -27,6 +27,7 @@ ATTENTION = Group("attention", "full-attention", 16)
 STATES = Group("states", "recurrent", 64)
 PLAIN: dict[str, Any] = {"groups": (ATTENTION, STATES), "preset": "vllm-0.26.0"}
 EXTERNAL: dict[str, Any] = {"requests": [Arrival("a", 0, 0, ((1, 40),), external=16)]}
+PARALLEL: dict[str, Any] = {"decode_context_parallel_size": 2}
 # By the text's beginning: a configuration that is told so, and how the same is not.
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "without prefix caching": (
@@ -108,6 +109,15 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"max_num_batched_tokens": 64, "max_num_seqs": 32, "speculative": Speculative("ngram", 2, draft_slots=2)},
         {"max_num_batched_tokens": 65, "max_num_seqs": 32, "speculative": Speculative("ngram", 2, draft_slots=2)},
     ),
+    "releases refuse a sliding window on several ranks": (
+        {"groups": (ATTENTION, Group("window", "full-attention", 16, sliding_window=9)), **PARALLEL},
+        {"groups": (ATTENTION, STATES), **PARALLEL},
+    ),
+    "releases to vLLM 0.28 stop with an assertion where a recurrent group is alone": (
+        {"groups": (STATES,), **PARALLEL},
+        {"groups": (STATES,), **PARALLEL, "preset": "vllm-0.29.0"},
+    ),
+    "releases to vLLM 0.27 look attention up": ({**EXTERNAL, **PARALLEL}, PARALLEL),
     "a release loads and stores beside its steps": ({"offload": Offload(8)}, {}),
     "any release counts a block too few": (EXTERNAL, {}),
     "with a connector a server of vLLM 0.33": (
