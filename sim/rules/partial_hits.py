@@ -48,9 +48,9 @@ class PartialHitsWhen:
         )
 
     def stops(self, options: Options) -> bool:
-        """Return True if chunks stop at a prompt's end in hash units."""
-        finer = self.tails_alone and options.partial_hits and options.hash_unit < options.scheduler_block_size
-        return finer or self.on(options)
+        """Return True if chunks stop at a prompt's end in hash units, where these are less than a scheduler block."""
+        finer = options.partial_hits and options.hash_unit < options.scheduler_block_size
+        return finer and (self.tails_alone or self.on(options))
 
 
 PARTIAL_HITS_WHEN: Rule[PartialHitsWhen] = Rule(
