@@ -7,11 +7,12 @@ from collections import Counter
 from contextlib import redirect_stderr
 from dataclasses import dataclass
 from io import StringIO
+from traceback import extract_tb
 from typing import Any
 
 from random_worlds.heard import ORDER, Heard, totals
 from random_worlds.world import World
-from stateat.sim.errors import EngineError, RefusedError, StateatError
+from stateat.sim.errors import EngineError, RefusedError
 from stateat.sim.releases.departures import How, departures
 from stateat.sim.run.engine import Make
 from stateat.sim.run.result import Outcome
@@ -71,8 +72,8 @@ def compare(world: World, make: Make) -> Comparison:
     here, there = Heard(), Heard()
     try:
         own = world.run(here)
-    except StateatError as error:
-        return Comparison(STOPPED, None, text=f"the reference engine: {error}")
+    except Exception as error:
+        return Comparison(STOPPED, None, text=f"the reference engine: {_raised(error)}")
     printed = StringIO()
     try:
         with redirect_stderr(printed):
@@ -82,11 +83,19 @@ def compare(world: World, make: Make) -> Comparison:
     except EngineError as error:
         known = departures(world.options, world.arrivals, (How.STOPS, How.DECIDES))
         return Comparison(DEPARTED if known else STOPPED, own, text=_stopped(str(error), printed.getvalue()))
+    except Exception as error:
+        return Comparison(STOPPED, own, text=f"beside the release: {_raised(error)}")
     found = difference(here, there, own, live)
     if found is None:
         return Comparison(EQUAL, own)
     known = departures(world.options, world.arrivals, (How.DECIDES,))
     return Comparison(DEPARTED if known else DIFFERENT, own, found, "; ".join(known))
+
+
+def _raised(error: Exception) -> str:
+    """A fault of this side, and the line that raised it."""
+    last = extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({last.filename.rpartition('stateat/')[2]}:{last.lineno}, {last.name})"
 
 
 def _stopped(error: str, printed: str) -> str:

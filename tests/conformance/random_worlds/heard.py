@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from stateat.sim.events import Observer
+from stateat.sim.events import Observer, Refusal
 from stateat.sim.run.result import Outcome
 
 
@@ -43,7 +43,8 @@ class Heard(Observer):
         self._tell("abort", request)
 
     def refuse(self, request: str, reason: str) -> None:
-        self._tell("refuse", request, reason)
+        # Which room it lacks is told by the numbers that an engine counts with, and no decision.
+        self._tell("refuse", request, reason if reason == Refusal.SAME_STEP or Refusal(reason).final else "room")
 
     def defer(self, request: str, offered: int, why: str) -> None:
         # Which of several caps took its tokens, and how many it was offered before it, is no decision.
