@@ -36,6 +36,11 @@ BatchRange = Annotated[tuple[Count, Count, Drafts], StrictMark(False)]
 """[first, last, drafts]: requests in a step, and what is drafted behind it."""
 
 
+def spread(group: Group) -> bool:
+    """Return True for a group whose blocks are spread over the ranks of context parallelism."""
+    return not group.recurrent and group.prefix_cacheable and not group.sliding_window
+
+
 @dataclass(frozen=True, slots=True)
 class GroupOptions(Group, StrictRecord):
     """A KV cache group, layers that share block tables, as a file writes it: with the block of one rank."""
@@ -61,8 +66,7 @@ class GroupOptions(Group, StrictRecord):
 
     def span(self, ranks: int) -> int:
         """Tokens of a block over all ranks: full attention spreads its blocks over them."""
-        spread = self.kind == "full-attention" and self.prefix_cacheable and not self.sliding_window
-        return self.block_size * (ranks if spread else 1)
+        return self.block_size * (ranks if spread(self) else 1)
 
     def over(self, ranks: int) -> Group:
         """The group as the engine has it, with the blocks of all ranks together."""

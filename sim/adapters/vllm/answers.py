@@ -143,6 +143,7 @@ class AnswerCheck:
         self.blocks_in_pool = options.num_blocks
         self.sizes = [group.block_size for group in options.groups]
         self.recurrent = frozenset(options.recurrent)
+        self.state_block = options.state_block
         self.longest = options.max_model_len + options.speculative.num_speculative_tokens + 1
 
     def names(self, names: Sequence[str], requests: Mapping[str, Request]) -> None:
@@ -175,7 +176,8 @@ class AnswerCheck:
         held = [len(pages[g]) * size if g < len(pages) else 0 for g, size in enumerate(self.sizes)]
         self._hold(end <= min(held), what, f"one in the {min(held):,} tokens of its blocks")
         if export:
-            columns = min(-(-end // self.sizes[g]) for g in self.recurrent) if self.recurrent else 0
+            # Aligned groups alone export, and have one block size.
+            columns = -(-end // self.state_block) if self.state_block else 0
             fits = start < export < end and columns > 1
             self._hold(fits, f"{what} exporting a state@{export}", "one inside it, into the column before its last")
 

@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from stateat.sim.events import Group
-from stateat.sim.options import Offload, Options, Speculative
+from stateat.sim.options import Offload, Options, Speculative, spread
 from stateat.sim.workload import Arrival
 
 SENT = "sent"
@@ -37,7 +37,7 @@ REACH: Mapping[type, Mapping[str, str]] = {
         "long_prefill_token_threshold": SENT,
         "enable_prefix_caching": SENT,
         "partial_hits": SENT,
-        "decode_context_parallel_size": ALONE,
+        "decode_context_parallel_size": SENT,
         "prefix_match_unit": SENT,
         "cache_config_block_size": SENT,
         "initial_block_size": OURS,
@@ -140,6 +140,7 @@ def wire(options: Options, runner_v2: bool = True) -> dict[str, Any]:
     ``runner_v2``: the worker is vLLM's model runner V2, which a release asks where it schedules asynchronously.
     """
     widest = max(group.block_size for group in options.groups)
+    ranks = options.decode_context_parallel_size
     speculative = options.speculative
     return {
         "groups": [
@@ -147,6 +148,7 @@ def wire(options: Options, runner_v2: bool = True) -> dict[str, Any]:
                 "name": group.name,
                 "recurrent": group.recurrent,
                 "block_size": group.block_size,
+                "rank_block_size": group.block_size // (ranks if spread(group) else 1),
                 # Only a drafter's own layers flag a group.
                 "eagle": group.eagle and speculative.eagle,
                 "sliding_window": group.sliding_window,
@@ -154,6 +156,7 @@ def wire(options: Options, runner_v2: bool = True) -> dict[str, Any]:
             }
             for group in options.groups
         ],
+        "decode_context_parallel_size": ranks,
         "hash_unit": options.hash_unit,
         "scheduler_block_size": options.scheduler_block_size,
         "cache_config_block_size": options.cache_config_block_size or options.state_block or widest,

@@ -169,7 +169,11 @@ class Configuration:
             model_config=model,
             cache_config=cache,
             scheduler_config=scheduling,
-            parallel_config=bare(ParallelConfig, pipeline_parallel_size=stages),
+            parallel_config=bare(
+                ParallelConfig,
+                pipeline_parallel_size=stages,
+                decode_context_parallel_size=wanted["decode_context_parallel_size"],
+            ),
             observability_config=bare(ObservabilityConfig),
             speculative_config=self._speculative(),
             lora_config=None,
@@ -227,7 +231,9 @@ class Configuration:
         """A server sets it to none without prefix caching, so that its scheduler does not split at blocks."""
         if not self.wanted["enable_prefix_caching"]:
             return "none"
-        return "all" if any(g["mamba_cache_mode"] == "all" for g in self.wanted["groups"]) else "align"
+        # No server has groups in both modes: where one is aligned, chunks end for its sake.
+        modes = {g["mamba_cache_mode"] for g in self.wanted["groups"]}
+        return "all" if "all" in modes and "align" not in modes else "align"
 
     def _cache(self):
         from vllm.v1.kv_cache_interface import KVCacheConfig, KVCacheGroupSpec
@@ -263,11 +269,11 @@ class Configuration:
             window = {"sliding_window": group["sliding_window"]} if group["sliding_window"] else {}
             kind = SlidingWindowSpec if window else FullAttentionSpec
             return call(
-                kind, block_size=group["block_size"], num_kv_heads=1, head_size=64, dtype=torch.float16, **window
+                kind, block_size=group["rank_block_size"], num_kv_heads=1, head_size=64, dtype=torch.float16, **window
             )
         return call(
             MambaSpec,
-            block_size=group["block_size"],
+            block_size=group["rank_block_size"],
             shapes=((1, 64),),
             dtypes=(torch.float16,),
             mamba_cache_mode=group["mamba_cache_mode"],
@@ -360,6 +366,8 @@ class Configuration:
         yield "engine.max_model_len", wanted["max_model_len"], scheduler.max_model_len
         threshold = settings.long_prefill_token_threshold
         yield "engine.long_prefill_token_threshold", wanted["long_prefill_token_threshold"], threshold
+        ranks = config.parallel_config.decode_context_parallel_size
+        yield "engine.decode_context_parallel_size", wanted["decode_context_parallel_size"], ranks
         yield "engine.enable_prefix_caching", wanted["enable_prefix_caching"], bool(manager.enable_caching)
         if not wanted["partial_hits"]:
             yield "engine.partial_hits", False, partial_hits(coordinator)

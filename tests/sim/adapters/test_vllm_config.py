@@ -146,10 +146,17 @@ def test_rules_of_the_physical_model_are_rules() -> None:
 def test_options_are_told_under_their_own_names() -> None:
     said = wire(OPTIONS)
     assert said["groups"][1] == {
-        "name": "gdn", "recurrent": True, "block_size": 32, "eagle": False, "sliding_window": 0,
-        "mamba_cache_mode": "align",
+        "name": "gdn", "recurrent": True, "block_size": 32, "rank_block_size": 32, "eagle": False,
+        "sliding_window": 0, "mamba_cache_mode": "align",
     }  # fmt: skip
     assert (said["hash_unit"], said["scheduler_block_size"], said["cache_config_block_size"]) == (16, 32, 32)
+
+
+def test_a_release_is_told_the_block_of_one_rank() -> None:
+    groups = (GROUPS[0], GROUPS[1], replace(GROUPS[0], name="window", sliding_window=9))
+    said = wire(replace(OPTIONS, groups=groups, decode_context_parallel_size=2))
+    sizes = [(group["block_size"], group["rank_block_size"]) for group in said["groups"]]
+    assert sizes == [(16, 8), (32, 32), (16, 16)] and said["decode_context_parallel_size"] == 2
 
 
 @pytest.mark.parametrize(
