@@ -123,7 +123,7 @@ class Heard(Observer):
         self.depth = 1
         """Steps in flight that have not run, the one that is decided among them."""
         self.lag = 0
-        """Steps between one that runs and the one whose outcome is told then: with asynchronous scheduling 1 or more."""
+        """Steps between one that runs and the one whose outcome is told then: 1 or more if scheduled asynchronously."""
         self.cap = 0
         """Tokens that a step may have."""
         self._lives: dict[str, Life] = {}

@@ -33,6 +33,7 @@ class KVCache:
         self.lower_tier = Offloading(self.layout, self.lookup, observer)
         self._publishing = Publishing(self.layout)
         self.publish = self._publishing.publish
+        self.learn = self._publishing.learn
         self.retained = self._publishing.retained
         self.split_facts = SplitFacts(
             self.layout.drop,
@@ -291,11 +292,11 @@ class KVCache:
     # Freeing.
 
     def free(self, request: CacheRequest, after_step: int | None = None) -> None:
-        """Free a request's blocks, each group's last first."""
+        """Free a request's blocks, each group's last first; those that wait, ``after_step``, the last group's first."""
         tables = self._tables.pop(request.id, None)
         if tables is None:
             return
-        for manager in self.managers:
+        for manager in self.managers if after_step is None else reversed(self.managers):
             blocks = tables[manager.group].blocks
             self.pool.free(blocks[::-1], after_step)
             if manager.recurrent:

@@ -17,20 +17,20 @@ from stateat.sim.rules.record import Lack
 class AsyncDefault:
     """Conditions under which a release leaves asynchronous scheduling off, or forbids it; else it is on."""
 
-    off: tuple[str, ...] = ("ngram",)
+    off: tuple[str, ...] = ("ngram", "suffix")
     """Drafters beside which it is off by default."""
-    forbidden: tuple[str, ...] = ("ngram",)
+    forbidden: tuple[str, ...] = ("ngram", "suffix")
     """Drafters beside which it is refused."""
-    drafters_by_runner: bool = False
-    """Those hold for the V1 runner alone."""
+    on_v1: tuple[str, ...] = ()
+    """Those of them that the V2 runner knows and can be ahead of."""
     pipeline: str = ""
     """With a pipeline the V1 runner leaves it ``off`` by default, or it is ``forbidden`` too."""
 
 
-_TO_0_27 = AsyncDefault(off=("ngram", "draft_model"))
+_TO_0_27 = AsyncDefault(off=("ngram", "suffix", "draft_model"))
 _FROM_0_28 = AsyncDefault()
 _FROM_0_31 = AsyncDefault(pipeline="off")
-_FROM_0_33 = AsyncDefault(drafters_by_runner=True, pipeline="forbidden")
+_FROM_0_33 = AsyncDefault(on_v1=("ngram",), pipeline="forbidden")
 
 ASYNC_DEFAULT: dict[str, AsyncDefault] = {
     "vllm-0.26.0": _TO_0_27,
@@ -49,10 +49,10 @@ ASYNC_DEFAULT: dict[str, AsyncDefault] = {
 def by_default(options: Options, values: Mapping[str, str]) -> bool:
     """Return True if a server of the preset's release schedules asynchronously with these options when nothing is said;
     ``values``: the rules in force."""
-    record = ASYNC_DEFAULT[options.preset]
-    if _piped(options) and _runs_on_v1(values) and record.pipeline:
+    record, drafter, v1 = ASYNC_DEFAULT[options.preset], _drafter(options), values["worker"] == "v1"
+    if record.pipeline and v1 and _piped(options):
         return False
-    return _drafter(options) not in record.off or (record.drafters_by_runner and not _runs_on_v1(values))
+    return drafter not in record.off or (drafter in record.on_v1 and not v1)
 
 
 def resolved(options: Options, values: Mapping[str, str]) -> Options:
@@ -66,14 +66,12 @@ def lacks(options: Options, values: Mapping[str, str]) -> Iterator[Lack]:
     """Find what the release forbids beside ``async_scheduling: true``."""
     if options.async_scheduling is not True:
         return
-    record, drafter, v1 = ASYNC_DEFAULT[options.preset], _drafter(options), _runs_on_v1(values)
+    record, drafter, v1 = ASYNC_DEFAULT[options.preset], _drafter(options), values["worker"] == "v1"
     release = options.preset.replace("vllm-", "vLLM ")
-    runner = " on its V1 runner" if record.drafters_by_runner else ""
-    if drafter in record.forbidden and (v1 or not record.drafters_by_runner):
-        why = (
-            f": {release} does not schedule asynchronously{runner} with a drafter on the CPU "
-            "(speculative.method ngram_gpu drafts on the device)"
-        )
+    if drafter in record.forbidden and (v1 or drafter not in record.on_v1):
+        runner = " on its V1 runner (rule worker=v1)" if drafter in record.on_v1 else ""
+        device = "; ngram_gpu drafts on the device" if drafter == "ngram" else ""
+        why = f": {release} does not schedule asynchronously{runner} with a drafter on the CPU{device}"
         yield Lack(("async_scheduling",), "true", f"false or auto with speculative.method {drafter}", why)
     if record.pipeline == "forbidden" and v1 and _piped(options):
         why = f": {release} does not schedule a pipeline asynchronously on its V1 runner (rule worker=v1)"
@@ -86,13 +84,9 @@ def _drafter(options: Options) -> str:
     speculative = options.speculative
     if not speculative.num_speculative_tokens:
         return ""
-    return "draft_model" if speculative.method == "ngram" and speculative.draft_slots else speculative.method
+    return "draft_model" if speculative.draft_model else speculative.method
 
 
 def _piped(options: Options) -> bool:
     """Return True if there are pipeline stages, beside the step that asynchronous scheduling adds to the queue."""
     return options.max_concurrent_batches > (1 if options.async_scheduling is False else 2)
-
-
-def _runs_on_v1(values: Mapping[str, str]) -> bool:
-    return values["worker"] == "v1"

@@ -39,6 +39,7 @@ from stateat.sim.rules.splits import SPLIT
 from stateat.sim.rules.state_blocks import STATE_BLOCKS, STATE_SLOTS, StateSlots
 from stateat.sim.rules.state_writes import STATE_WRITES, StateWrites
 from stateat.sim.rules.tail_copy import TAIL_COPY, TailCopy
+from stateat.sim.rules.undrafted_rows import UNDRAFTED_ROWS
 from stateat.sim.rules.wide_block import WIDE_BLOCK, WideBlock
 from stateat.sim.worker.rules import WORKER
 from stateat.sim.worker.worker import Worker
@@ -72,6 +73,7 @@ class Rules:
     drafter_modules: Annotated[bool, MODULES]
     state_writes: Annotated[StateWrites, STATE_WRITES]
     worker: Annotated[type[Worker], WORKER]
+    undrafted_rows: Annotated[bool, UNDRAFTED_ROWS]
     state_slots: Annotated[StateSlots, STATE_SLOTS]
     tier_return: Annotated[TierReturn, TIER_RETURN]
     connector: Annotated[Connector, CONNECTOR]
