@@ -388,8 +388,7 @@ class Coherence(Outcomes):
     def seed(self, request: str, group: int, column: int, width: int, slot: int) -> None:
         self._within("seed")
         self._group("seed", group)
-        self._row("seed", request)
-        life = self._life("seed", request, *ANY)
+        row, life = self._row("seed", request), self._life("seed", request, *ANY)
         self._check(column >= 0, "seed.column", column, "0 or more")
         self._check(width > 0, "seed.width", width, "1 or more")
         self._slot("seed.slot", slot, -1)
@@ -397,7 +396,7 @@ class Coherence(Outcomes):
         table = life.tables.get(group, {})
         given = table.get(column)
         mine = slot == given or (group, slot) in life.copies
-        if given or (slot > NULL and slot in table.values()):
+        if row.era == life.era and (given or (slot > NULL and slot in table.values())):
             self._check(mine, "seed.slot", slot, f"what {request} has in column {column}")
 
     def copy(self, request: str, group: int, kind: str, src: int, dst: int, conv_src: int, shift: int) -> None:

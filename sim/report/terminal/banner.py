@@ -30,12 +30,13 @@ def folded(label: str, parts: Sequence[str], width: int | None) -> str:
 
 
 def head(options: Options, live: bool = False) -> list[str]:
-    """Mode of its steps, grid, hash unit, minimum cacheable prefix, worker, blocks that a request pins.
+    """Grid, hash unit, mode of its steps, minimum cacheable prefix, worker, blocks that a request pins.
 
     ``live``: what a release decides by itself is not said.
     """
-    parts = [] if live else [mode(options)]
-    parts += [f"grid {grid(options)}" if options.recurrent else "no recurrent group", f"hash unit {options.hash_unit}"]
+    parts = [f"grid {grid(options)}" if options.recurrent else "no recurrent group", f"hash unit {options.hash_unit}"]
+    if not live:
+        parts.append(mode(options))
     if not options.enable_prefix_caching:
         parts.append("prefix caching off")
     elif not live and (text := _minimum(options)):
@@ -54,8 +55,8 @@ def head(options: Options, live: bool = False) -> list[str]:
 
 
 def mode(options: Options) -> str:
-    """How steps follow each other: one at a time, several in flight, or a pipeline; and where a server of the release
-    would run otherwise with these options, the key that says so."""
+    """Mode of the steps: one at a time, several in flight, or a pipeline; with the key, where a server of the release
+    would be asynchronous with these options."""
     from stateat.sim.releases.async_default import by_default
     from stateat.sim.releases.policy import Policy
 
@@ -64,10 +65,10 @@ def mode(options: Options) -> str:
     if options.async_scheduling:
         return f"asynchronous scheduling ({options.batch_queue} steps in flight)"
     depth = options.batch_queue
-    said = "synchronous" if depth == 1 else f"a pipeline of {depth} steps"
+    said = "synchronous" if depth == 1 else f"pipeline of {depth}"
     if not by_default(options, policy.values):
         return said
-    return f"{said} (a server of {options.preset} would run asynchronously: async_scheduling: auto)"
+    return f"{said} ({options.preset} servers default to async_scheduling)"
 
 
 def _room(options: Options, pinned: Mapping[str, tuple[str, int]]) -> int:

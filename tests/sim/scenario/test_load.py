@@ -120,6 +120,8 @@ def test_every_engine_key_arrives(written: Any) -> None:
   max_num_batched_tokens: 1000
   max_num_seqs: 5
   max_concurrent_batches: 3
+  async_scheduling: true
+  kv_consumer: true
   max_model_len: 3000
   long_prefill_token_threshold: 10
   enable_prefix_caching: false
