@@ -118,8 +118,14 @@ class Outcomes(Heard):
 
     def _all_ran(self, kind: str, request: str, row: PendingChunk) -> None:
         """A row has run in all groups, unless its request stopped running."""
-        for group in sorted(row.left) if row.era == self._lives[request].era else ():
+        if row.era != self._lives[request].era:
+            return
+        for group in sorted(row.left):
             self._check(False, kind, None, f"an advance of {request} in group {group} before, as its chunk says")
+        if self.lag and row.emits and row.drafts and not row.steps:
+            # Where the next chunk starts depends on it, before its outcome is told.
+            told = row.accepted is not None
+            self._check(told, kind, None, f"an accept of {request} before, as its chunk says")
 
     def _all_heard(self, kind: str, request: str, row: PendingChunk) -> None:
         """The outcome of a row is told, unless its request stopped running."""
