@@ -304,7 +304,7 @@ class Auditor(Observer):
 
     def abort(self, request: str) -> None:
         self.claims.decided()
-        self._ended.append((self.now.index, request))
+        self._ended.append((self.now.decided, request))
         self.ownership.leave(request)
 
     def commit(self, time_us: int) -> None:

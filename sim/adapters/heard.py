@@ -79,6 +79,8 @@ class Life:
     """The last step in which a chunk of it is known."""
     hit: bool = False
     """True if it was admitted with tokens that it need not compute."""
+    adrift: bool = False
+    """True once a row took placeholders for its last token: the worker counts from behind what is known."""
     drops: int = 0
     """Outputs of it that may be dropped: as many tokens as were to come when a reset of the pool put it back."""
     restores: bool = False
@@ -100,7 +102,7 @@ class Life:
 
     def leave(self, state: str) -> None:
         """Stop running, and let go of everything."""
-        self.state, self.hit = state, False
+        self.state, self.hit, self.adrift = state, False, False
         self.era += 1
         self.starts.clear()
         self.copies.clear()

@@ -39,7 +39,8 @@ class Outcomes(Heard):
         """Return how far a request's tokens are known, and True if a row that ends there samples for sure."""
         if self.lag:
             # What a preempted request had in flight may be told when it runs again.
-            return life.prompt + max(life.sampled, life.outputs), end >= life.prompt + life.sampled
+            last = end if life.adrift else life.prompt + max(life.sampled, life.outputs)
+            return last, end >= life.prompt + life.sampled
         rows = (rows.get(request) for rows in self._batches.values())
         flying = sum(row is not None and row.era == life.era for row in rows)
         last = life.known + flying * (1 + self.num_drafts)
@@ -71,6 +72,7 @@ class Outcomes(Heard):
         row.run = tokens
         if self.lag:
             life = self._lives[request]
+            life.adrift = True
             life.sampled -= row.emits
             row.emits = row.end - tokens >= life.prompt + life.sampled
             life.sampled += row.emits

@@ -6,6 +6,7 @@ Not part of ``make test``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from stateat.sim.conformance.recording import Recording, read
 from stateat.sim.errors import RefusedError
 from stateat.sim.events import Group, Observer
 from stateat.sim.options import Options, Speculative
+from stateat.sim.releases.async_default import by_default
 from stateat.sim.releases.policy import Policy
 from stateat.sim.releases.presets import PRESETS
 from stateat.sim.run.engine import Make
@@ -62,8 +64,8 @@ def test_a_live_release_decides_asynchronously_as_recorded(
 GROUPS = (Group("attention", "full-attention", 16), Group("gdn", "recurrent", 32))
 
 
-def begun(child: Child, release: str, asked: bool | str, method: str = "", depth: int = 1) -> LiveScheduler:
-    options = Options(
+def asked_of(release: str, asked: bool | str, method: str = "", depth: int = 1) -> Options:
+    return Options(
         GROUPS,
         preset=f"vllm-{release if release in RECORDED else NEAREST[release]}",
         rules={"worker": "v1"},
@@ -71,15 +73,23 @@ def begun(child: Child, release: str, asked: bool | str, method: str = "", depth
         async_scheduling=asked,  # type: ignore[arg-type]
         speculative=Speculative(method, 2) if method else Speculative(),
     )
-    return LiveScheduler(Policy.of(options), Observer(), 0, child)
+
+
+def begun(child: Child, release: str, asked: bool | str, method: str = "", depth: int = 1) -> LiveScheduler:
+    options = asked_of(release, asked, method, depth)
+    # A policy makes `auto` true or false: here the release is to say it.
+    policy = replace(Policy.of(options), options=options)
+    return LiveScheduler(policy, Observer(), 0, child)
 
 
 @pytest.mark.parametrize(("child", "release"), [(r, r) for r in RELEASES], indirect=["child"], ids=RELEASES)
 def test_a_release_schedules_asynchronously_on_its_own_conditions(child: Child, release: str) -> None:
     with pytest.raises(RefusedError, match=r"engine\.async_scheduling: the release refuses this itself \("):
         begun(child, release, True, "ngram")
-    found = {method: begun(child, release, "auto", method).in_flight.ahead for method in ("", "mtp", "ngram")}
-    assert found == {"": True, "mtp": True, "ngram": False}
+    methods = ("", "mtp", "eagle3", "dspark", "ngram", "ngram_gpu", "suffix")
+    found = {method: begun(child, release, "auto", method).in_flight.ahead for method in methods}
+    assert found == {method: by_default(asked_of(release, "auto", method), {"worker": "v1"}) for method in methods}
+    assert found["mtp"] and not found["ngram"]
     assert begun(child, release, True, "ngram_gpu").in_flight.ahead
     assert not begun(child, release, False).in_flight.several
 
