@@ -30,6 +30,7 @@ VLLM_0_26_0: dict[str, str] = {
     "state_writes": "align-and-all",
     "worker": "v2",
     "state_slots": "scheduled",
+    "state_need": "most",
     "tier_return": "any-length",
     "connector": "longest-group",
     "load_failure": "recompute",
@@ -51,8 +52,10 @@ VLLM_0_27_0: dict[str, str] = {
     "eviction": "lru-uncached-last",
 }
 
+VLLM_0_27_1: dict[str, str] = {**VLLM_0_27_0}
+
 VLLM_0_28_0: dict[str, str] = {
-    **VLLM_0_27_0,
+    **VLLM_0_27_1,
     "draft_slots": "scheduled",
     "started": "when-scheduled",
     "partial_hits_when": "every-group",
@@ -73,20 +76,36 @@ VLLM_0_29_0: dict[str, str] = {
     "retention": "interval",
 }
 
-VLLM_0_32_0: dict[str, str] = {
+VLLM_0_30_0: dict[str, str] = {
     **VLLM_0_29_0,
+    "boundaries": "floor-with-tail-by-group",
+    "checkpoint": "each-chunk",
+    "junction": "exact",
+    "drafter_drop": "drop-optional",
+    "skipped_states": "walks-gaps",
+    "padding": "dropped-and-alone",
+    "state_need": "most-or-checkpoint",
+    "deferred_free": "when-run",
+}
+
+VLLM_0_31_0: dict[str, str] = {
+    **VLLM_0_30_0,
+    "boundaries": "floor-with-tail",
+    "checkpoint": "hash-unit",
+    "threshold": "beside-others",
+    "state_need": "missing-and-spare",
+    "item_hash": "every",
+}
+
+VLLM_0_32_0: dict[str, str] = {
+    **VLLM_0_31_0,
     "state_writes": "align",
     "tier_return": "aligned-end-one-more",
     "boundaries": "leaves-tokens",
     "checkpoint": "at-prefill-end",
-    "junction": "exact",
     "drafter_drop": "drop-at-hashed",
-    "skipped_states": "walks-gaps",
-    "padding": "dropped-and-alone",
-    "threshold": "beside-others",
+    "state_need": "missing",
     "whole_items": "before",
-    "deferred_free": "when-run",
-    "item_hash": "every",
 }
 
 VLLM_0_33_0: dict[str, str] = {
@@ -102,8 +121,11 @@ VLLM_0_33_0: dict[str, str] = {
 PRESETS: dict[str, dict[str, str]] = {
     "vllm-0.26.0": VLLM_0_26_0,
     "vllm-0.27.0": VLLM_0_27_0,
+    "vllm-0.27.1": VLLM_0_27_1,
     "vllm-0.28.0": VLLM_0_28_0,
     "vllm-0.29.0": VLLM_0_29_0,
+    "vllm-0.30.0": VLLM_0_30_0,
+    "vllm-0.31.0": VLLM_0_31_0,
     "vllm-0.32.0": VLLM_0_32_0,
     "vllm-0.33.0": VLLM_0_33_0,
 }
