@@ -109,7 +109,8 @@ DRAFTER_DROP: Rule[DrafterDrop] = Rule(
         ),
         "drop-optional": Value(
             DrafterDrop(drops=True, optional=True, flags_drop=True),
-            "As `drop`; `speculative.block_drop: false` turns it off, but not in the lookup of a group with `eagle: true`.",
+            "As `drop`; `speculative.block_drop: false` turns it off, but not in the lookup of a group with "
+            "`eagle: true`.",
             "vLLM 0.30",
         ),
         "drop-at-hashed": Value(

@@ -85,6 +85,7 @@ VLLM_0_30_0: dict[str, str] = {
     "skipped_states": "walks-gaps",
     "padding": "dropped-and-alone",
     "state_need": "most-or-checkpoint",
+    "tier_return": "aligned-end-one-more",
     "deferred_free": "when-run",
 }
 
@@ -92,6 +93,7 @@ VLLM_0_31_0: dict[str, str] = {
     **VLLM_0_30_0,
     "boundaries": "floor-with-tail",
     "checkpoint": "hash-unit",
+    "state_writes": "align-and-all-indexed",
     "threshold": "beside-others",
     "state_need": "missing-and-spare",
     "item_hash": "every",
@@ -100,7 +102,6 @@ VLLM_0_31_0: dict[str, str] = {
 VLLM_0_32_0: dict[str, str] = {
     **VLLM_0_31_0,
     "state_writes": "align",
-    "tier_return": "aligned-end-one-more",
     "boundaries": "leaves-tokens",
     "checkpoint": "at-prefill-end",
     "drafter_drop": "drop-at-hashed",
@@ -136,6 +137,7 @@ CHANGES: dict[str, str] = {
         "block's end; a connector is told of attention's own hit, less what lies inside a block, if it brings "
         "more; without prefix caching the block freed first is used again first."
     ),
+    "vllm-0.27.1": "Nothing: its scheduler, cache and workers are those of 0.27.0.",
     "vllm-0.28.0": (
         "A connector is told of the joint hit; a drafter's slots are charged for the requests that are scheduled; "
         "a request counts as started once it is scheduled; PR 51100: what an offload tier may return is cut to "
@@ -148,13 +150,25 @@ CHANGES: dict[str, str] = {
         "parallelism too; attention groups with different blocks are all cut to the hit; a window keeps a row "
         "before each end that such a hit may have."
     ),
+    "vllm-0.30.0": (
+        "The split's stop at the prompt's tail follows the drop, but a recurrent group publishes the tail that its own "
+        "flag says; only the chunk that reaches the prefill's end runs on for a checkpoint, which lies at its own "
+        "reusable end; exact junctions; retention keeps what a resend and a longer prompt reach once something is "
+        "dropped; the drop may be turned off; retirement walks gaps; a single token is padded alone too; nobody is "
+        "preempted whose blocks would have to wait for a step in flight; an offload tier is asked for the attention "
+        "block that a look-ahead drafter gives up."
+    ),
+    "vllm-0.31.0": (
+        "Every recurrent group publishes the tail where the split stops; where only what resends need is retained, a "
+        "prompt's own checkpoint is, and no block is reserved for others; a chunk asks for the state blocks that it "
+        "lacks, not for the most that it might; a lone request knows no threshold; a block's hash names every encoded "
+        "item in it; in `all` mode kernel chunks are counted one by one."
+    ),
     "vllm-0.32.0": (
-        "Reusable ends leave a token for the logits, and the prompt's tail follows the drop; only the chunk that "
-        "reaches the prefill's end exports a checkpoint; exact junctions; the drop may be looked up past the end, "
-        "or turned off; retirement walks gaps; a single token is padded alone too; a lone request knows no "
-        "threshold; a block's hash names every encoded item in it; no `all` mode; an offload tier is asked for "
-        "the attention block that a look-ahead drafter gives up; since 0.30, nobody is preempted whose blocks "
-        "would have to wait for a step in flight."
+        "Reusable ends leave a token for the logits, and a tail that ends a block is published too; a checkpoint lies "
+        "where hits can, moves speculative blocks as other chunks do, and is published where retention keeps it; what "
+        "is dropped may be looked up past the end; under `disable_chunked_mm_input` items that are encoded already "
+        "count; no `all` mode."
     ),
     "vllm-0.33.0": (
         "Hashes cover the token behind their block instead of a drop; a drafter that fills in bounds how many "
@@ -163,8 +177,7 @@ CHANGES: dict[str, str] = {
         "cannot end, under `disable_chunked_mm_input`."
     ),
 }
-"""Changes by preset: how it decides otherwise than the one before it. A sentence names a release where the preset is
-the first to have it, and releases between two presets have none."""
+"""Changes by preset: how it decides otherwise than the one before it."""
 
 
 def table(preset: str, overrides: Mapping[str, str]) -> dict[str, str]:

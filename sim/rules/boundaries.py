@@ -116,9 +116,9 @@ BOUNDARIES: Rule[Boundaries] = Rule(
         ),
         "floor-with-tail-by-group": Value(
             Boundaries(floor, tail_drops=True, at_block_ends=False, tail_by_group=True),
-            "As under `floor`, and the split stops a unit before the tail for a drop; but of recurrent groups only those "
-            "that the lookup makes drop (flagged ones, `eagle`, or all where none is flagged) publish that state; the "
-            "others publish the last hash boundary, where no chunk ends unless the prompt does.",
+            "As under `floor`, and the split stops a unit before the tail for a drop; but of recurrent groups only "
+            "those that drop something in the lookup (flagged ones, `eagle`, or all where none is flagged) publish "
+            "that state; the others publish the last hash boundary, where no chunk ends unless the prompt does.",
             "vLLM 0.30",
         ),
         "floor-with-tail": Value(

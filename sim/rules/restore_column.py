@@ -20,7 +20,7 @@ def state_block_column(computed: int, state_block: int, config_block: int) -> in
 def scheduler_block_column(computed: int, state_block: int, config_block: int) -> int:
     """The column counted in ``cache_config.block_size``, the smallest block of any group.
 
-    vLLM issue 53142; runner v2 to 0.29.
+    vLLM issue 53142; runner v2 to 0.31.
     """
     return (computed - 1) // config_block
 
@@ -65,7 +65,7 @@ RESTORE_COLUMN: Rule[RestoreColumn] = Rule(
         "scheduler-block": Value(
             scheduler_block_column,
             "From column (computed - 1) // `cache_config_block_size` (by default what the split aligns to).",
-            "vLLM issue 53142; runner v2 of 0.26 to 0.29",
+            "vLLM issue 53142; runner v2 of 0.26 to 0.31",
             Standing.FAULT,
         ),
         "stale-config": Value(

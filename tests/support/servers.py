@@ -165,7 +165,7 @@ def _groups(draw: st.DrawFn, known: dict[str, str], unit: int, speculative: Spec
         size, window = draw(st.sampled_from([unit, unit, wide])), draw(st.integers(2, 3 * wide))
         groups.append(Group(f"window {i}", "full-attention", size, draw(flagged), sliding_window=window))
     # One for all groups: a server has one `--mamba-cache-mode`.
-    mode = draw(st.sampled_from(["align", "align", "all"])) if known["state_writes"] == "align-and-all" else "align"
+    mode = draw(st.sampled_from(["align", "align", "all"])) if known["state_writes"] != "align" else "align"
     for i in range(draw(st.sampled_from([0, 1, 1, 1, 2] if groups else [1, 1, 2]))):
         groups.append(Group(f"states {i}", "recurrent", wide, draw(flagged), mode))
     return groups
