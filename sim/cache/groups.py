@@ -13,7 +13,7 @@ from stateat.sim.cache.ledger import FullBlock, Ledger
 from stateat.sim.cache.pool import BlockPool
 from stateat.sim.cache.skipped_states import KeepsServed, SkippedStates
 from stateat.sim.events import NULL, Withdrawal
-from stateat.sim.rules.state_blocks import Need, StateNeed, the_most
+from stateat.sim.rules.state_blocks import Need, the_most
 from stateat.sim.rules.tail_copy import TailCopy
 
 
@@ -272,7 +272,7 @@ class RecurrentCache(StateCache):
         eager: bool = False,
         claims_scratch: bool = False,
         parks_scratch: bool = False,
-        need: StateNeed = the_most,
+        need: Callable[[Need], int] = the_most,
         tail_copy: TailCopy | None = None,
     ) -> None:
         super().__init__(place, spare_blocks=spare_blocks, retire=retire)

@@ -113,7 +113,7 @@ def _aligned(place: Place, group: Group, options: Options, rules: CacheRules) ->
         eager=rules.started.when_scheduled,
         claims_scratch=rules.checkpoint.claims_scratch,
         parks_scratch=rules.checkpoint.parks_scratch,
-        need=rules.state_need,
+        need=rules.state_need.blocks,
         tail_copy=rules.tail_copy,
     )
 

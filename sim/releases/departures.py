@@ -132,7 +132,7 @@ DEPARTURES = (
         "groups",
         _window_inside_blocks,
         "releases to vLLM 0.27 stop with an assertion where hits are finer than a sliding window's block",
-        until="vllm-0.27.0",
+        until="vllm-0.27.1",
     ),
     Departure(
         "groups",

@@ -80,10 +80,6 @@ class Need(NamedTuple):
     """The chunk exports a state on its way."""
 
 
-StateNeed = Callable[[Need], int]
-"""The number of blocks that have to be free."""
-
-
 def the_most(need: Need) -> int:
     """Ask for the most, even if fewer are missing (vLLM to 0.29)."""
     return need.most
@@ -104,27 +100,34 @@ def missing(need: Need) -> int:
     return min(need.missing, need.most)
 
 
+@dataclass(frozen=True, slots=True)
+class StateNeed:
+    """Blocks that have to be free for a chunk."""
+
+    blocks: Callable[[Need], int]
+
+
 STATE_NEED: Rule[StateNeed] = Rule(
     "How many blocks does a chunk ask for in a recurrent group in `align` mode whose table is too short?",
     {
         "most": Value(
-            the_most,
+            StateNeed(the_most),
             "The most that it may take: the running one, one for a copy of a tail, one for a checkpoint, and K if the "
             "request starts; one too many where a hit ends inside the block that the chunk ends in.",
             "vLLM to 0.29",
         ),
         "most-or-checkpoint": Value(
-            the_most_or_a_checkpoints,
+            StateNeed(the_most_or_a_checkpoints),
             "As `most`; all that are missing where a request that has started exports a checkpoint.",
             "vLLM 0.30",
         ),
         "missing-and-spare": Value(
-            missing_and_spare,
+            StateNeed(missing_and_spare),
             "Those that are missing, as `most` at most, with K more where a request that has started exports a "
             "checkpoint.",
             "vLLM 0.31",
         ),
-        "missing": Value(missing, "Those that are missing, as `most` at most.", "vLLM 0.32"),
+        "missing": Value(StateNeed(missing), "Those that are missing, as `most` at most.", "vLLM 0.32"),
     },
     When(
         "with a recurrent group in `align` mode",
