@@ -12,6 +12,9 @@ from stateat.sim.run.engine import Make
 from stateat.sim.run.simulate import drive
 from stateat.sim.workload import Arrival
 
+UNRECORDED = frozenset({"0.27.1", "0.30.0", "0.31.0"})
+"""Releases with a preset of which there are no recordings: they are held live alone."""
+
 
 class Facts(NamedTuple):
     """What comes of a world."""
