@@ -28,7 +28,8 @@ VLLM_0_26_0: dict[str, str] = {
     "running": "max-num-seqs",
     "drafter_modules": "one",
     "state_writes": "align-and-all",
-    "worker": "v2",
+    "worker": "v1",
+    "undrafted_rows": "running-column",
     "state_slots": "scheduled",
     "state_need": "most",
     "tier_return": "any-length",
@@ -42,6 +43,7 @@ VLLM_0_26_0: dict[str, str] = {
     "item_hash": "last-if-late",
     "aborted_steps": "runs-on",
     "deferred_free": "when-run-unguarded",
+    "stale_output": "counted",
     "eviction": "lru",
 }
 
@@ -49,6 +51,7 @@ VLLM_0_27_0: dict[str, str] = {
     **VLLM_0_26_0,
     "split": "prefill-end",
     "connector": "divergent",
+    "stale_output": "delivered-late",
     "eviction": "lru-uncached-last",
 }
 
@@ -67,6 +70,8 @@ VLLM_0_28_0: dict[str, str] = {
 
 VLLM_0_29_0: dict[str, str] = {
     **VLLM_0_28_0,
+    "worker": "v2",
+    "restore_column": "scheduler-block",
     "drafter_modules": "one-a-draft",
     "lookup": "intersection",
     "padding": "dropped",
@@ -101,6 +106,8 @@ VLLM_0_31_0: dict[str, str] = {
 
 VLLM_0_32_0: dict[str, str] = {
     **VLLM_0_31_0,
+    "restore_column": "state-block",
+    "undrafted_rows": "accepted-state",
     "state_writes": "align",
     "boundaries": "leaves-tokens",
     "checkpoint": "at-prefill-end",
@@ -148,7 +155,8 @@ CHANGES: dict[str, str] = {
         "Placeholders that the split clips are dropped; prefill checkpoints, retention intervals, a module for "
         "each draft; hits inside a block ask the groups that take part in prefix caching, under context "
         "parallelism too; attention groups with different blocks are all cut to the hit; a window keeps a row "
-        "before each end that such a hit may have."
+        "before each end that such a hit may have; hybrids run on model runner v2, which keeps the accepted count of a "
+        "request that is skipped for a step, and counts a restored request's column in the configuration's block."
     ),
     "vllm-0.30.0": (
         "The split's stop at the prompt's tail follows the drop, but a recurrent group publishes the tail that its own "
@@ -168,7 +176,8 @@ CHANGES: dict[str, str] = {
         "Reusable ends leave a token for the logits, and a tail that ends a block is published too; a checkpoint lies "
         "where hits can, moves speculative blocks as other chunks do, and is published where retention keeps it; what "
         "is dropped may be looked up past the end; under `disable_chunked_mm_input` items that are encoded already "
-        "count; no `all` mode."
+        "count; no `all` mode; a decode row without drafts reads its own state, and a restored request's column is "
+        "counted in recurrent blocks."
     ),
     "vllm-0.33.0": (
         "Hashes cover the token behind their block instead of a drop; a drafter that fills in bounds how many "

@@ -89,7 +89,7 @@ class OneTooMany(Worker):
 
     merges = False
 
-    def count(self, kept: int) -> int:
+    def count(self, kept: int, drafted: int) -> int:
         return kept + 1
 
 
@@ -98,8 +98,8 @@ class NeverRolledBack(Worker):
 
     merges = False
 
-    def count(self, kept: int) -> int:
-        return self.num_drafts + 1
+    def count(self, kept: int, drafted: int) -> int:
+        return drafted + 1
 
 
 class SharedCount(Worker):
@@ -107,14 +107,6 @@ class SharedCount(Worker):
 
     def moved(self, state: WorkerState, group: int) -> None:
         state.accepted = [1] * len(state.accepted)
-
-
-class PlainRestarts(Worker):
-    """A row without drafts takes the running column's state, whatever was accepted before (vLLM issues 39273,
-    56531)."""
-
-    def bias(self, row: Row[R], group: int) -> int:
-        return super().bias(row, group) if row.drafts else 0
 
 
 class PaddedAsPrefill(Worker):

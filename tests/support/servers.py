@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hypothesis import strategies as st
+from worlds import ranges, sizes
 
 from stateat.sim.cache.drafter_drop import DRAFTER_DROP
 from stateat.sim.conformance.compare import Decisions
 from stateat.sim.events import Group
-from stateat.sim.options import METHODS, Options, Speculative
+from stateat.sim.options import LOOK_AHEAD_METHODS, METHODS, Options, Speculative
 from stateat.sim.releases.presets import PRESETS
 from stateat.sim.run.engine import Make
 from stateat.sim.run.simulate import drive
@@ -140,17 +141,23 @@ def servers(draw: st.DrawFn, preset: str) -> Server:
 def _speculative(draw: st.DrawFn, known: dict[str, str]) -> Speculative:
     drafts = draw(st.integers(1, 4))
     method = draw(st.sampled_from(METHODS))
-    ahead = method != "ngram"
+    ahead = method in LOOK_AHEAD_METHODS
     return Speculative(
         method,
         drafts,
         tuple(draw(st.lists(st.integers(0, drafts), min_size=1, max_size=3))),
+        num_speculative_tokens_per_batch_size=None if method == "suffix" else draw(ranges(drafts)),
+        proposed_drafts=draw(_varying(drafts)),
         # A drafter that looks ahead has no model of its own beside it.
-        draft_slots=0 if ahead else draw(st.sampled_from([0, 0, 1, 2])),
+        draft_slots=0 if method != "ngram" else draw(st.sampled_from([0, 0, 1, 2])),
         multi_module=method == "mtp" and known["drafter_modules"] == "one-a-draft" and draw(st.booleans()),
         block_drop=not ahead or known["drafter_drop"] == "drop" or draw(st.booleans()),
         hash_lookahead=not ahead or known["drafter_drop"] != "look-ahead-hash" or draw(st.booleans()),
     )
+
+
+def _varying(drafts: int) -> st.SearchStrategy[tuple[int, ...] | None]:
+    return st.one_of(st.none(), st.none(), sizes(drafts))
 
 
 def _groups(draw: st.DrawFn, known: dict[str, str], unit: int, speculative: Speculative) -> list[Group]:
@@ -191,6 +198,7 @@ def _arrivals(draw: st.DrawFn, widest: int, drafts: int) -> list[Arrival]:
                 external=draw(st.integers(0, prompt)) if external and draw(st.booleans()) else 0,
                 abort=draw(st.integers(26, 60)) if draw(st.integers(0, 7)) == 0 else None,
                 after=f"r{draw(st.integers(0, i - 1))}" if i and draw(st.integers(0, 4)) == 0 else None,
+                proposed_drafts=draw(_varying(drafts)) if drafts else None,
             )
         )
     return [replace(a, abort=None) if a.after else a for a in arrivals]

@@ -20,7 +20,7 @@ from stateat.sim.cache.groups import CopyOnWrite
 from stateat.sim.cache.manager import KVCache
 from stateat.sim.engine.encoder import Encoder
 from stateat.sim.engine.request import Request
-from stateat.sim.engine.sampling import sample
+from stateat.sim.engine.sampling import settle, verify
 from stateat.sim.engine.sizing import Sizing
 from stateat.sim.engine.step import Step
 from stateat.sim.errors import EngineError, RefusedError
@@ -77,6 +77,7 @@ class LiveScheduler:
             ),
             export=self._exported,
             kernel=rules.state_writes,
+            undrafted_are_plain=rules.undrafted_rows,
             mamba_chunk_size=options.mamba_chunk_size,
         )
         cache = KVCache(options, rules, Observer())
@@ -116,7 +117,7 @@ class LiveScheduler:
         if reasons := "; ".join(refused(said, place)):
             raise RefusedError(f"{self.child.name} cannot run this: {reasons}")
 
-    def abort(self, name: str) -> bool:
+    def abort(self, name: str, late: bool = False) -> bool:
         """Take a request away before the next step; False if it is not here (any more)."""
         if name not in self.requests:
             return False
@@ -199,12 +200,13 @@ class LiveScheduler:
     def _update(self, rows: list[Row[Request]], result: Step) -> None:
         sampled: dict[str, list[int]] = {}
         drafts: dict[str, list[int]] = {}
+        asked = self.options.speculative.drafts_behind(len(rows))
         for row in rows:
             if row.start < row.request.prefill_end:
                 result.prefill_tokens += row.end - row.start
             else:
                 result.decode_tokens += row.end - row.start
-            self._sample(row, sampled, drafts)
+            self._sample(row, asked, sampled, drafts)
         said = self.child.ask({"do": "commit", "sampled": sampled, "drafts": drafts}, COMMIT)
         self.worker.after(rows)
         self._hear(said["log"])
@@ -218,15 +220,20 @@ class LiveScheduler:
         if finished:
             raise EngineError(f"{self.child.name} ended requests that it did not run: {', '.join(finished)}")
 
-    def _sample(self, row: Row[Request], sampled: dict[str, list[int]], drafts: dict[str, list[int]]) -> None:
-        """Sample what the model would emit for a row, and what its drafter would propose."""
+    def _sample(
+        self, row: Row[Request], asked: int, sampled: dict[str, list[int]], drafts: dict[str, list[int]]
+    ) -> None:
+        """Sample what the model would emit for a row, and what its drafter would propose that is ``asked`` for so many
+        drafts."""
         request, known = row.request, row.request.num_tokens
-        if sample(row, self.num_drafts, self.observer):
+        verify(row, asked, self.observer)
+        request.computed = row.end
+        if settle(row, request, self.observer):
             self.preempted_in_vain = 0
         sampled[request.id] = _ids(request.tokens.ids[known : known + row.emitted])
-        if row.emitted and self.num_drafts and request.outputs < request.max_outputs:
+        if row.emitted and asked and request.outputs < request.max_outputs:
             right = request.acceptance.of(request.proposals - 1)
-            drafts[request.id] = request.draft_ids(request.num_tokens, right, self.num_drafts)
+            drafts[request.id] = request.draft_ids(request.num_tokens, right, request.proposed)
 
     # What the child heard, in order.
 

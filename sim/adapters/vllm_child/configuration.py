@@ -166,6 +166,7 @@ class Configuration:
             Speculative,
             method=wanted["method"],
             num_speculative_tokens=self.drafts,
+            num_speculative_tokens_per_batch_size=wanted["num_speculative_tokens_per_batch_size"],
             parallel_drafting=False,
             disable_eagle_block_drop=not wanted["block_drop"],
             disable_lookahead_block_hashes=not wanted["hash_lookahead"],
@@ -359,6 +360,10 @@ class Configuration:
         yield "engine.speculative.method (slots ahead)", slots, scheduler.num_lookahead_tokens
         if self.drafts:
             yield "engine.speculative.method", wanted["method"], speculative.method
+            lookup = attribute(scheduler, "dynamic_sd_lookup")
+            # Its entry for no request at all is never asked.
+            behind = None if lookup is None else lookup[1:]
+            yield "engine.speculative.num_speculative_tokens_per_batch_size", wanted["drafts_behind"], behind
         if hasattr(scheduler, "_reserve_prefill_lookahead"):  # 0.28
             ahead = wanted["prefill_lookahead"]
             yield "engine.speculative.multi_module", ahead, attribute(scheduler, "num_prefill_lookahead")

@@ -59,6 +59,8 @@ OTHERS: dict[type, dict[str, Any]] = {
         "num_speculative_tokens": 3,
         "accepted_drafts": (1,),
         "acceptance_rate": 0.5,
+        "num_speculative_tokens_per_batch_size": ((1, 4, 1),),
+        "proposed_drafts": (1, 0),
         "draft_slots": 1,
         "multi_module": True,
         "block_drop": False,
@@ -155,6 +157,7 @@ def test_options_are_told_under_their_own_names() -> None:
         ("eagle3", 2, "eagle3"),
         ("dflash", 3, "dflash"),
         ("ngram", 0, "ngram"),
+        ("suffix", 0, "suffix"),
         ("ngram", 1, "draft_model"),
     ],
 )

@@ -76,7 +76,9 @@ def test_a_python_of_ones_own_is_called_by_its_path_and_is_nobodys_release(start
     assert all(on.elsewhere and on.expect == {"poisoned": 0} for on in spread)
 
 
-NOT_ASKED = "the rules of its worker (grid, restore_column, state_writes, worker) and the names of its stops"
+NOT_ASKED = (
+    "the rules of its worker (grid, restore_column, state_writes, undrafted_rows, worker) and the names of its stops"
+)
 
 
 def test_a_checkout_without_a_version_is_nobodys_release_and_takes_each_variants_preset_and_says_so(
