@@ -28,12 +28,17 @@ INFILL_METHODS = ("dflash", "dspark")
 """Drafters that fill in all drafts at once, from the states of the tokens before them alone."""
 LOOK_AHEAD_METHODS = ("mtp", "eagle", "eagle3", *INFILL_METHODS)
 """Drafters for which a hit gives something up (the drop): they look one token ahead; to 0.32 those that fill in too."""
-LOOK_UP_METHODS = ("ngram", "suffix")
+LOOK_UP_METHODS = ("ngram", "ngram_gpu", "suffix")
 """Drafters without a model: they look drafts up in what was said before, and propose as many as they find."""
 METHODS = (*LOOK_AHEAD_METHODS, *LOOK_UP_METHODS)
 
 BatchRange = Annotated[tuple[Count, Count, Drafts], StrictMark(False)]
 """[first, last, drafts]: requests in a step, and what is drafted behind it."""
+
+
+def spread(group: Group) -> bool:
+    """Return True for a group whose blocks are spread over the ranks of context parallelism."""
+    return not group.recurrent and group.prefix_cacheable and not group.sliding_window
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +66,7 @@ class GroupOptions(Group, StrictRecord):
 
     def span(self, ranks: int) -> int:
         """Tokens of a block over all ranks: full attention spreads its blocks over them."""
-        spread = self.kind == "full-attention" and self.prefix_cacheable and not self.sliding_window
-        return self.block_size * (ranks if spread else 1)
+        return self.block_size * (ranks if spread(self) else 1)
 
     def over(self, ranks: int) -> Group:
         """The group as the engine has it, with the blocks of all ranks together."""
@@ -77,7 +81,7 @@ class Speculative(StrictRecord):
     method: Literal[METHODS] = "ngram"  # type: ignore[valid-type]
     """The drafter. `mtp`, `eagle` and `eagle3` look one token ahead, so that a hit gives a block (or hash unit)
     up; so it does to 0.32 with `dflash` and `dspark`, which fill in all drafts at once. `ngram` and `suffix` look
-    their drafts up in what was said before."""
+    their drafts up in what was said before; `ngram_gpu` is `ngram` beside the model, as `async_scheduling` needs it."""
     num_speculative_tokens: Drafts = 0
     """K, the draft tokens of a proposal, and the most that it can have; 0: off."""
     accepted_drafts: Annotated[tuple[Drafts, ...], Listed(1)] | None = None

@@ -290,11 +290,11 @@ class KVCache:
     # Freeing.
 
     def free(self, request: CacheRequest, after_step: int | None = None) -> None:
-        """Free a request's blocks, each group's last first."""
+        """Free a request's blocks, each group's last first; those that wait, ``after_step``, the last group's first."""
         tables = self._tables.pop(request.id, None)
         if tables is None:
             return
-        for manager in self.managers:
+        for manager in self.managers if after_step is None else reversed(self.managers):
             blocks = tables[manager.group].blocks
             self.pool.free(blocks[::-1], after_step)
             if manager.recurrent:

@@ -287,7 +287,8 @@ def options_of(config: Mapping[str, Any], release: str, asynchronous: bool = Fal
         prefix_cache_retention_interval=config.get("retention_interval"),
         shared_prefix_checkpoint=config.get("shared_prefix_checkpoint", False),
         speculative=Speculative(
-            "mtp" if eagle else "ngram",
+            # Asynchronously no drafter proposes from tokens that the CPU has not seen.
+            "mtp" if eagle else "ngram_gpu" if asynchronous else "ngram",
             config.get("num_speculative_tokens", 0),
             draft_slots=config.get("draft_slots", 0),
             multi_module=config.get("multi_module_mtp", False),

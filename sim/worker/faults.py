@@ -18,9 +18,11 @@ TAPS = 4
 
 
 class RunnerV1(Worker):
-    """vLLM's runner v1: the accepted count of a request that is skipped for a step becomes 1."""
+    """vLLM's runner v1: the accepted count of a request that is skipped for a step becomes 1; for it a scheduler lets a
+    request decode in each step of an asynchronous pipeline."""
 
     keeps_accepted = False
+    staggers = False
 
 
 class Unshifted(Worker):

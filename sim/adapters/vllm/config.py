@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from stateat.sim.events import Group
-from stateat.sim.options import Offload, Options, Speculative
+from stateat.sim.options import Offload, Options, Speculative, spread
 from stateat.sim.workload import Arrival
 
 SENT = "sent"
@@ -30,14 +30,14 @@ REACH: Mapping[type, Mapping[str, str]] = {
         "num_blocks": SENT,
         "max_num_batched_tokens": SENT,
         "max_num_seqs": SENT,
-        "max_concurrent_batches": ALONE,
-        "async_scheduling": ALONE,
-        "kv_consumer": ALONE,
+        "max_concurrent_batches": SENT,
+        "async_scheduling": SENT,
+        "kv_consumer": SENT,
         "max_model_len": SENT,
         "long_prefill_token_threshold": SENT,
         "enable_prefix_caching": SENT,
         "partial_hits": SENT,
-        "decode_context_parallel_size": ALONE,
+        "decode_context_parallel_size": SENT,
         "prefix_match_unit": SENT,
         "cache_config_block_size": SENT,
         "initial_block_size": OURS,
@@ -89,7 +89,7 @@ REACH: Mapping[type, Mapping[str, str]] = {
         "external": SENT,
         "load_error": ALONE,
         "abort": SENT,
-        "abort_late": ALONE,
+        "abort_late": SENT,
         "encoder": SENT,
         "after": OURS,
         "snapshots": NOBODYS,
@@ -134,9 +134,13 @@ def drafts_behind(options: Options) -> list[int] | None:
     return [speculative.drafts_behind(requests) for requests in range(1, options.max_num_seqs + 1)]
 
 
-def wire(options: Options) -> dict[str, Any]:
-    """The configuration that a worker is given, under the options' own names where it is the option itself."""
+def wire(options: Options, runner_v2: bool = True) -> dict[str, Any]:
+    """The configuration that a worker is given, under the options' own names where it is the option itself.
+
+    ``runner_v2``: the worker is vLLM's model runner V2, which a release asks where it schedules asynchronously.
+    """
     widest = max(group.block_size for group in options.groups)
+    ranks = options.decode_context_parallel_size
     speculative = options.speculative
     return {
         "groups": [
@@ -144,6 +148,7 @@ def wire(options: Options) -> dict[str, Any]:
                 "name": group.name,
                 "recurrent": group.recurrent,
                 "block_size": group.block_size,
+                "rank_block_size": group.block_size // (ranks if spread(group) else 1),
                 # Only a drafter's own layers flag a group.
                 "eagle": group.eagle and speculative.eagle,
                 "sliding_window": group.sliding_window,
@@ -151,12 +156,17 @@ def wire(options: Options) -> dict[str, Any]:
             }
             for group in options.groups
         ],
+        "decode_context_parallel_size": ranks,
         "hash_unit": options.hash_unit,
         "scheduler_block_size": options.scheduler_block_size,
         "cache_config_block_size": options.cache_config_block_size or options.state_block or widest,
         "num_blocks": options.num_blocks,
         "max_num_batched_tokens": options.max_num_batched_tokens,
         "max_num_seqs": options.max_num_seqs,
+        "max_concurrent_batches": options.max_concurrent_batches,
+        "async_scheduling": options.async_scheduling,
+        "runner_v2": runner_v2,
+        "kv_consumer": options.kv_consumer,
         "max_model_len": options.max_model_len,
         "long_prefill_token_threshold": options.long_prefill_token_threshold,
         "enable_prefix_caching": options.enable_prefix_caching,
