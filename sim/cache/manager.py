@@ -294,11 +294,17 @@ class KVCache:
         tables = self._tables.pop(request.id, None)
         if tables is None:
             return
-        for manager in self.managers if after_step is None else reversed(self.managers):
+        together: list[int] = []
+        for manager in self.managers:
             blocks = tables[manager.group].blocks
-            self.pool.free(blocks[::-1], after_step)
+            if after_step is None:
+                self.pool.free(blocks[::-1])
+            together += blocks
             if manager.recurrent:
                 self._tell_released(request, manager.group, blocks)
+        if after_step is not None:
+            # One list, so that its blocks without a hash come to the front of the queue in its order.
+            self.pool.free(together[::-1], after_step)
 
     def held(self, request: CacheRequest) -> set[int]:
         return {block for table in self._tables.get(request.id, ()) for block in table.blocks}
