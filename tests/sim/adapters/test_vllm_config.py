@@ -122,14 +122,12 @@ def test_what_only_the_reference_engine_has_has_a_default_to_be_at() -> None:
 def test_what_is_refused_is_named_with_what_was_found_and_is_allowed() -> None:
     options = replace(
         OPTIONS,
-        decode_context_parallel_size=2,
         offload=Offload(8),
         groups=(replace(GROUPS[0], prefix_cacheable=False), GROUPS[1]),
         rules={"split": "no", "worker": "v1"},
     )
     assert list(refused(options, "engine")) == [
         "engine.groups.0.prefix_cacheable: found false, allowed true: it is the reference engine's alone",
-        "engine.decode_context_parallel_size: found 2, allowed 1: it is the reference engine's alone",
         "engine.offload.blocks: found 8, allowed 0: it is the reference engine's alone",
         "engine.rules.split: found no, allowed none: a release decides by rules of its own",
     ]
