@@ -101,6 +101,10 @@ class Ownership:
         self._check_owner(request, group, slot, "is loaded for")
         self._hold(request, group, slot)
 
+    def place(self, request: str, group: int, slot: int) -> None:
+        """A state of this request's tokens is put into a slot, which nobody may use."""
+        self._check_owner("", group, slot, "is placed for")
+
     def allocate(self, request: str, group: int, slots: Iterable[int]) -> None:
         """Slots handed out; attention's groups have no holders of their own."""
         recurrent = self.groups[group].recurrent
@@ -216,7 +220,9 @@ class Ownership:
             if claim.offset != offset or claim.request == request:
                 continue
             write = None if content is None else content.write
-            if write is not None and write.step > self.committed and write.request != request:
+            # What is placed from outside is there at once.
+            stepped = write is not None and write.kind != "place" and write.request != request
+            if write is not None and stepped and write.step > self.committed:
                 step = write.step
             elif claim.step > self.committed and not self.holds(slot, claim):
                 step = claim.step

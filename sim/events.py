@@ -122,6 +122,7 @@ class Withdrawal(_Word):
     TRANSIENT = "transient", "what it holds is kept under no hash"
     RESET = "reset", "the prefix cache is emptied"
     ABORT = "abort", "the step that was to make it true does not run"
+    ASKED = "asked", "the scenario evicts it by name"
 
 
 class CopyKind(_Word):
@@ -261,6 +262,12 @@ class Observer:
         Under the request's own id a connector brings its state@offset. Of any other key nothing is known.
         """
 
+    def place(self, request: str, group: int, slot: int, offset: int) -> None:
+        """Placement from outside: state@offset of this request's tokens is put into a slot that nobody uses.
+
+        The request has come, and may have ended. A ``claim`` follows.
+        """
+
     def claim(self, group: int, slot: int, request: str, column: int, offset: int, hash: bytes) -> None:
         """Claim, by publishing a slot under ``hash``: it holds state@offset of this request's prefix."""
 
@@ -384,7 +391,7 @@ class Write:
     start: int
     end: int
     kind: str
-    """``chunk``, ``cow``, ``pre``, ``post``, ``load``, or ``null`` for the null block, which nobody wrote."""
+    """``chunk``, ``cow``, ``pre``, ``post``, ``load``, ``place``, or ``null`` (the null block, which nobody wrote)."""
 
 
 GRAVE = tuple(severity for severity in Severity if severity.grave)

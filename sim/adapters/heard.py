@@ -117,6 +117,8 @@ class Heard(Observer):
         """Tokens that a step may have."""
         self._lives: dict[str, Life] = {}
         self._indices: set[int] = set()
+        self._placed: set[tuple[int, int]] = set()
+        """(group, slot) that was placed from outside: no request has it in a column."""
         self._told: dict[str, None] = {}
         """Optional events that this log has."""
         self._lacking: dict[str, Impossible] = {}

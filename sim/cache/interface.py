@@ -148,6 +148,14 @@ class Cache(Protocol):
         """Return the first chunk end (tokens) at which a decoding request would allocate, publish, free or copy
         anything; 0 when it might at once."""
 
+    def evict(self, request: CacheRequest, group: int, offset: int) -> str:
+        """Withdraw what is published as a group's state behind ``offset`` tokens of a request, or as its block that
+        ends there; '' or, where there is no such thing, what is found and allowed."""
+
+    def place(self, request: CacheRequest, group: int, offset: int) -> str:
+        """Publish such a state in a slot of its own, or attention's blocks up to there; '' or what is found and
+        allowed."""
+
     def reset(self) -> bool:
         """Withdraw all that the pool publishes; False, and nothing happens, while somebody uses a block."""
 

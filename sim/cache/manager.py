@@ -8,6 +8,7 @@ from stateat.sim.cache.groups import AllModeCache, CopyOnWrite, RecurrentCache, 
 from stateat.sim.cache.interface import Decided, SplitFacts
 from stateat.sim.cache.layout import layout
 from stateat.sim.cache.lookup import Hit, Lookup
+from stateat.sim.cache.named_states import NamedStates
 from stateat.sim.cache.offload import Offloading
 from stateat.sim.cache.pool import Entry
 from stateat.sim.cache.publishing import Publishing
@@ -51,6 +52,8 @@ class KVCache:
         self._in_flight = options.max_concurrent_batches > 1
         self._given: list[list[int]] = [[] for _ in options.groups]
         """Blocks newly given to each attention group in this step."""
+        named = NamedStates(self.layout, self._given, observer)
+        self.evict, self.place = named.evict, named.place
 
     @property
     def free_blocks(self) -> int:

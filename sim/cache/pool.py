@@ -75,6 +75,12 @@ class BlockPool:
             return found
         return next(iter(found))
 
+    def all_under(self, group: int, key: bytes) -> list[int]:
+        """Return all blocks under this hash that anybody finds, the first inserted first."""
+        found = self._index[group].get(key)
+        blocks = [] if found is None else [found] if isinstance(found, int) else [*found]
+        return [block for block in blocks if (key, block) not in self._hidden]
+
     def run(self, group: int, keys: Iterable[bytes]) -> list[int]:
         """Return the blocks under these hashes, up to the first that is not there."""
         get, blocks = self._index[group].get, list[int]()

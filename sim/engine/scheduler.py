@@ -19,6 +19,7 @@ from stateat.sim.engine.computed_prefix import ComputedPrefix, find
 from stateat.sim.engine.encoder import Encoder
 from stateat.sim.engine.fast_forward import Quiet
 from stateat.sim.engine.in_flight import InFlight
+from stateat.sim.engine.named_states import NamedStates
 from stateat.sim.engine.request import Request, placeholders
 from stateat.sim.engine.sampling import sample
 from stateat.sim.engine.sizing import Sizing
@@ -33,6 +34,7 @@ from stateat.sim.worker.pipeline import Batch
 from stateat.sim.worker.state import Asked
 from stateat.sim.worker.worker import Row
 from stateat.sim.workload import Arrival
+from stateat.sim.workload.named_states import StateChange
 
 
 class Scheduler:
@@ -99,6 +101,7 @@ class Scheduler:
         """Requests that were refused for good in this step."""
         self._reset_asked = False
         self._reset_running = False
+        self.named = NamedStates(self.cache, options, seed)
 
     def _exported(self, request: Asked, start: int, end: int, block: int) -> tuple[int, int]:
         """Return the offset of the state that a chunk exports on its way (0: none), and its column."""
@@ -136,6 +139,10 @@ class Scheduler:
         self._reset_asked = True
         self._reset_running = running
 
+    def change(self, change: StateChange, arrival: Arrival) -> None:
+        """Evict or place a state by name in the next step."""
+        self.named.ask(change, arrival)
+
     @property
     def free_blocks(self) -> int:
         """Blocks in the free queue."""
@@ -158,6 +165,7 @@ class Scheduler:
             or self.pipeline
             or self._aborted
             or self._reset_asked
+            or self.named.asked
             or (self.waiting and len(self.running) < self.most)
         ):
             return 0
@@ -182,6 +190,7 @@ class Scheduler:
             self.observer.reset(self.cache.reset())
         self.cache.new_step()
         self.encoder.new_step()
+        self.named.change()
         for request in self.quiet.due(index):
             self._wake(request, index)
         if self.quiet.tokens > min(budget, self.cap):

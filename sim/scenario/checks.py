@@ -11,7 +11,7 @@ from stateat.sim.scenario import truth
 from stateat.sim.scenario.counts import pins_to_zero
 from stateat.sim.scenario.models import Whole
 from stateat.sim.schema import Complaint, choice
-from stateat.sim.workload import inline
+from stateat.sim.workload import inline, named_states
 
 
 def whole(model: Whole) -> Iterator[Complaint]:
@@ -144,10 +144,23 @@ def _workload(model: Whole) -> Iterator[Complaint]:
     for i, budget in enumerate(model.workload.budgets):
         if budget > cap:
             yield ("budgets", i), f"found {budget}, allowed at most {cap} (max_num_batched_tokens)"
+    yield from _named(model)
     if model.workload.requests is not None:
         drafts = model.engine.speculative.num_speculative_tokens
         complaints = inline.check(model.workload.requests, model.engine.max_model_len, drafts)
         yield from _below(("requests",), complaints)
+
+
+def _named(model: Whole) -> Iterator[Complaint]:
+    """Problems of the states that are placed or evicted by name."""
+    engine, written = model.engine, model.workload.requests
+    groups = {group.name: group.prefix_cacheable for group in engine.groups}
+    unit = engine.over_ranks().hash_unit if _spans(engine) else 1
+    for key, states in (("evict", model.workload.evict), ("place", model.workload.place)):
+        if states and not engine.enable_prefix_caching:
+            yield (key,), f"found {len(states)} states, allowed none without engine.enable_prefix_caching"
+        ids = None if written is None else [request.id for request in written]
+        yield from _below((key,), named_states.check(states, groups, ids, unit))
 
 
 def expectation(

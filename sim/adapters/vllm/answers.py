@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import Discriminator, Field, StringConstraints, Tag, TypeAdapter, ValidationError
-from typing_extensions import TypedDict
+from typing_extensions import NotRequired, TypedDict
 
 from stateat.sim.engine.request import Request
 from stateat.sim.errors import EngineError
@@ -60,6 +60,7 @@ class StepAnswer(TypedDict):
     """Decisions of a step."""
 
     aborted: list[Event]
+    evicted: NotRequired[list[bool]]
     log: list[Event]
     rows: list[RowSaid]
     given: Table

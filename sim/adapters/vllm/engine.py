@@ -18,12 +18,13 @@ from stateat.sim.adapters.vllm.config import refused, wire
 from stateat.sim.adapters.vllm.process import Child
 from stateat.sim.cache.groups import CopyOnWrite
 from stateat.sim.cache.manager import KVCache
+from stateat.sim.cache.named_states import not_there
 from stateat.sim.engine.encoder import Encoder
 from stateat.sim.engine.request import Request
 from stateat.sim.engine.sampling import sample
 from stateat.sim.engine.sizing import Sizing
 from stateat.sim.engine.step import Step
-from stateat.sim.errors import EngineError, RefusedError
+from stateat.sim.errors import ChangeError, EngineError, RefusedError
 from stateat.sim.events import Observer
 from stateat.sim.options import Options
 from stateat.sim.releases.policy import Policy
@@ -33,6 +34,7 @@ from stateat.sim.worker.block_tables import BlockTables, widths
 from stateat.sim.worker.state import Asked
 from stateat.sim.worker.worker import Row
 from stateat.sim.workload import Arrival
+from stateat.sim.workload.named_states import StateChange
 
 
 class LiveScheduler:
@@ -86,6 +88,7 @@ class LiveScheduler:
         """Preemptions since some request last got further than it had ever been."""
         self._aborted: dict[str, None] = {}
         self._reset = ""
+        self._evict: list[tuple[StateChange, Request]] = []
 
     def _exported(self, request: Asked, start: int, end: int, block: int) -> tuple[int, int]:
         """Return the offset of the state that the release says a chunk exports (0: none), and its column."""
@@ -98,18 +101,9 @@ class LiveScheduler:
         self.observer.arrive(
             request.id, request.index, time, arrival.segments, None, request.max_outputs, arrival.encoder
         )
-        prompt = segment_ids(arrival.segments).astype("<i4").tobytes()
-        self.child.ask(
-            {
-                "do": "add",
-                "id": request.id,
-                "prompt": base64.b64encode(prompt).decode(),
-                "max_tokens": arrival.max_tokens,
-                "external": arrival.external,
-                "encoder": [(item.start, item.length, item.key.hex()) for item in request.items],
-            },
-            ADDED,
-        )
+        said = _tokens(request, segment_ids(arrival.segments))
+        said |= {"do": "add", "max_tokens": arrival.max_tokens, "external": arrival.external}
+        self.child.ask(said, ADDED)
         self.requests[request.id] = request
 
     def _refuse(self, said: Options | Arrival, place: str) -> None:
@@ -126,6 +120,12 @@ class LiveScheduler:
     def reset(self, running: bool = False) -> None:
         """Empty the release's prefix cache before the next step; ``running``: those that run are put back first."""
         self._reset = "running" if running else "idle"
+
+    def change(self, change: StateChange, arrival: Arrival) -> None:
+        """Evict a state by name before the next step; nobody can give a release a state that it did not compute."""
+        if change.places:
+            raise RefusedError(f"{self.child.name} cannot run this: {change.where}: a release cannot be given a state")
+        self._evict.append((change, Request(arrival, self.options, self.seed)))
 
     @property
     def free_blocks(self) -> int:
@@ -151,7 +151,15 @@ class LiveScheduler:
         result = Step()
         aborted, self._aborted = list(self._aborted), {}
         reset, self._reset = self._reset, ""
-        said = self.child.ask({"do": "step", "budget": budget, "abort": aborted, "reset": reset}, STEP)
+        evict, self._evict = self._evict, []
+        asked = {"do": "step", "budget": budget, "abort": aborted, "reset": reset}
+        if evict:
+            asked["evict"] = [{"group": c.group, "offset": c.offset} | _spoken(r) for c, r in evict]
+        said = self.child.ask(asked, STEP)
+        evicted = said.get("evicted", [])
+        for i, (change, request) in enumerate(evict):
+            if not evicted[i : i + 1] or not evicted[i]:
+                raise ChangeError(f"{change.where}: {not_there(self.options, request.id, change.group, change.offset)}")
         self._hear(said["aborted"])
         for name in aborted:
             self.worker.leave(self.requests.pop(name))
@@ -289,6 +297,19 @@ class LiveScheduler:
 
     def _on_unclaim(self, group: int, slot: int, key: str, why: str) -> None:
         self.observer.unclaim(group, slot, _key(key), why)
+
+
+def _tokens(request: Request, ids: np.ndarray[Any, np.dtype[np.int64]]) -> dict[str, Any]:
+    """A request as a worker makes one, with these tokens as its prompt."""
+    prompt = base64.b64encode(ids.astype("<i4").tobytes()).decode()
+    items = [(item.start, item.length, item.key.hex()) for item in request.items]
+    return {"id": request.id, "prompt": prompt, "encoder": items}
+
+
+def _spoken(request: Request) -> dict[str, Any]:
+    """A request as a worker makes one, with all that it will say."""
+    prompt, outputs = np.split(request.tokens.ids, [request.num_prompt])
+    return _tokens(request, prompt) | {"outputs": outputs.tolist()}
 
 
 def _key(text: str) -> bytes:

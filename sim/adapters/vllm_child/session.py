@@ -22,6 +22,7 @@ class Session:
         self.ears = Ears(self.scheduler, wanted)
         self.checkpoints = Checkpoints(self.scheduler, wanted)
         self.connector = Connector()
+        self.unit = wanted["hash_unit"]
         self.output = None
 
     def about(self):
@@ -33,9 +34,6 @@ class Session:
 
     def add(self, said):
         """A request arrives."""
-        from vllm.sampling_params import SamplingParams
-        from vllm.v1.request import Request
-
         if said["external"]:
             if hash_lookahead(self.scheduler.vllm_config):
                 # A server with a connector has such hashes no more, and this one is configured already.
@@ -46,22 +44,36 @@ class Session:
             self.connector.external[said["id"]] = said["external"]
             self.scheduler.connector = self.connector
             self.scheduler._connector_finished = lambda request: (False, None)
+        self.scheduler.add_request(self._request(said, said["max_tokens"]))
+        return {}
+
+    def _request(self, said, max_tokens):
+        """A request of these tokens, with the hashes of its prompt."""
+        from vllm.sampling_params import SamplingParams
+        from vllm.v1.request import Request
+
         tokens = array("i")
         tokens.frombytes(base64.b64decode(said["prompt"]))
-        sampling = SamplingParams(max_tokens=said["max_tokens"], ignore_eos=True, temperature=0.0)
-        self.scheduler.add_request(
-            call(
-                Request,
-                request_id=said["id"],
-                prompt_token_ids=tokens.tolist(),
-                sampling_params=sampling,
-                pooling_params=None,
-                arrival_time=0.0,
-                mm_features=features(said["encoder"]) or None,
-                block_hasher=self.hasher,
-            )
+        sampling = SamplingParams(max_tokens=max_tokens, ignore_eos=True, temperature=0.0)
+        return call(
+            Request,
+            request_id=said["id"],
+            prompt_token_ids=tokens.tolist(),
+            sampling_params=sampling,
+            pooling_params=None,
+            arrival_time=0.0,
+            mm_features=features(said["encoder"]) or None,
+            block_hasher=self.hasher,
         )
-        return {}
+
+    def _evict(self, said):
+        """Evict what is published in a group under a prefix; False if nothing is."""
+        request = self._request(said, max(len(said["outputs"]), 1))
+        for token in said["outputs"]:
+            # One by one: what fills a block with outputs is hashed when it comes.
+            request.append_output_token_ids(token)
+        hashes, index = request.block_hashes, said["offset"] // self.unit - 1
+        return index < len(hashes) and self.ears.evict(said["group"], hashes[index])
 
     def step(self, said):
         """Schedule: what runs, with whatever was decided and claimed on the way."""
@@ -74,6 +86,7 @@ class Session:
         if said["reset"]:
             done = scheduler.reset_prefix_cache(reset_running_requests=said["reset"] == "running")
             ears.log.append(["reset", bool(done)])
+        evicted = [self._evict(each) for each in said.get("evict", ())]
         ears.stops.clear()
         ears.offered.clear()
         scheduler.max_num_scheduled_tokens = min(said["budget"], ears.cap)
@@ -85,6 +98,7 @@ class Session:
         given, copies = ears.take_step()
         return {
             "aborted": aborted,
+            "evicted": evicted,
             "log": ears.take(),
             "rows": self._rows(output),
             "given": given,
