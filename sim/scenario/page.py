@@ -42,7 +42,7 @@ TABLES: dict[str, tuple[type[Any], ...]] = {
     "`engine.costs`": (Costs,),
     "`workload`": (Workload,),
     "`workload.requests[]`": (Request,),
-    "`workload.evict[]` and `workload.place[]`": (NamedState,),
+    "`workload.evict[]`": (NamedState,),
     "`workload.arrivals` with `kind: poisson`": (Poisson,),
     "`workload.arrivals` with `kind: gamma`": (Gamma,),
     "`workload.arrivals` with `kind: closed-loop`": (ClosedLoop,),
