@@ -67,7 +67,9 @@ class Ownership:
         """State blocks of each group that a request may hold (I16)."""
         self.late = in_flight > 0 and any(group.sliding_window for group in groups)
         """True if attention's blocks are told after they may have been handed on: with a window, steps in flight."""
-        self.serves = options.get("prefix_cache_retention_interval") is not None
+        own: Mapping[str, int | None] = options.get("group_retention_intervals", {})
+        intervals = [options.get("prefix_cache_retention_interval"), *own.values()]
+        self.serves = any(interval is not None for interval in intervals)
         """True if only what a resend needs stays published, so that a claimed slot is pinned rather than left over."""
         self.committed = -1
         """The last step that has committed."""

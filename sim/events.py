@@ -120,6 +120,7 @@ class Withdrawal(_Word):
     REKEY = "rekey", "it is to hold, or to stand for, another state"
     MOVE = "move", "a copy takes its place"
     TRANSIENT = "transient", "what it holds is kept under no hash"
+    EXPIRE = "expire", "nobody used it for as long as it may live"
     RESET = "reset", "the prefix cache is emptied"
     ABORT = "abort", "the step that was to make it true does not run"
     ASKED = "asked", "the scenario evicts it by name"

@@ -35,7 +35,7 @@ class Coherence(Heard):
         self._check(num_speculative_tokens >= 0, "run.num_speculative_tokens", num_speculative_tokens, "0 or more")
         for key, found, allowed in faults_of_groups(groups, options):
             self._check(False, f"run.groups{key}", found, allowed)
-        self.num_blocks = options.get("num_blocks")
+        self.num_blocks = options.get("num_blocks") and options["num_blocks"] + options.get("num_state_blocks", 0)
         self.depth = options.get("max_concurrent_batches", 1)
         self.cap = options["max_num_batched_tokens"]
 

@@ -92,8 +92,9 @@ class Cache(Protocol):
 
     # A step.
 
-    def new_step(self) -> None:
-        """Forget what the step before was given and published."""
+    def new_step(self, time: int) -> None:
+        """Forget what the step before was given and published, and what has not been used until ``time`` for as long
+        as it may live."""
 
     def decided(self) -> Decided:
         """Return what the step that was just scheduled does."""

@@ -71,6 +71,8 @@ class NamedStates:
         for block, end in zip(blocks, missing, strict=True):
             key = hashes[end // unit - 1]
             pool.insert(group, key, block, end)
+            if pool.chains is not None and manager.recurrent:
+                pool.chains.insert(group, key, block, hashes[: end // unit - 1])
             if manager.recurrent:
                 self.observer.place(request.id, group, block, end)
                 self.layout.ledger.claim(group, block, request.id, (end - 1) // size, end, key)

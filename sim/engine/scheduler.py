@@ -188,7 +188,7 @@ class Scheduler:
             while self._reset_running and self.running:
                 self._preempt(self.running[-1], index, self.worker.forgets_on_reset)
             self.observer.reset(self.cache.reset())
-        self.cache.new_step()
+        self.cache.new_step(time)
         self.encoder.new_step()
         self.named.change()
         for request in self.quiet.due(index):

@@ -40,6 +40,10 @@ def engine(model: Options) -> Iterator[Complaint]:
             f"found {model.num_blocks}, allowed at least {least}: the null block, one for each group "
             f"({len(model.groups)}) and one for each draft ({model.speculative.num_speculative_tokens})",
         )
+    yield from _state_pool(model)
+    for name in model.group_times_to_live:
+        if name not in (known := [g.name for g in model.groups if g.prefix_cacheable]):
+            yield ("group_times_to_live", name), choice(name, known)
     if model.offload.blocks and not model.enable_prefix_caching:
         yield (
             ("offload", "blocks"),
@@ -56,6 +60,20 @@ def engine(model: Options) -> Iterator[Complaint]:
             )
 
 
+def _state_pool(model: Options) -> Iterator[Complaint]:
+    """Problems of a pool apart for states."""
+    states = sum(group.kind == "recurrent" for group in model.groups)
+    least = states * (1 + model.speculative.num_speculative_tokens)
+    if model.num_state_blocks and not states:
+        yield ("num_state_blocks",), f"found {model.num_state_blocks}, allowed 0 without a recurrent group"
+    elif 0 < model.num_state_blocks < least:
+        yield (
+            ("num_state_blocks",),
+            f"found {model.num_state_blocks}, allowed 0 or at least {least}: one and one for each draft "
+            f"({model.speculative.num_speculative_tokens}) of each recurrent group ({states})",
+        )
+
+
 def _lacks(model: Options) -> Iterator[Complaint]:
     """Options that the release does not have."""
     from stateat.sim.releases.presets import table
@@ -64,17 +82,22 @@ def _lacks(model: Options) -> Iterator[Complaint]:
     if not any(names(model)):
         yield from lacks(model.over_ranks(), table(model.preset, model.rules))
     interval, blocks = model.prefix_cache_retention_interval, _spans(model)
-    if interval and not any(g.kind == "recurrent" or g.sliding_window for g in model.groups):
+    sparse = [g.name for g in model.groups if g.kind == "recurrent" or g.sliding_window]
+    if interval and not sparse:
         yield (
             ("prefix_cache_retention_interval",),
             f"found {interval}, allowed 0 or none without a recurrent group or a sliding window: "
             "full attention keeps all",
         )
-    if interval and blocks and interval % lcm(*blocks):
-        yield (
-            ("prefix_cache_retention_interval",),
-            f"found {interval}, allowed 0 or a multiple of the scheduler block {lcm(*blocks)}",
-        )
+    places: list[tuple[tuple[str, ...], int | None]] = [(("prefix_cache_retention_interval",), interval)]
+    for name, own in model.group_retention_intervals.items():
+        if name not in sparse:
+            text = choice(name, sparse) if sparse else f"found {name!r}, allowed none without such a group"
+            yield ("group_retention_intervals", name), f"{text} (a recurrent group, or one with a sliding window)"
+        places.append((("group_retention_intervals", name), own))
+    for place, tokens in places:
+        if tokens and blocks and tokens % lcm(*blocks):
+            yield place, f"found {tokens}, allowed 0 or a multiple of the scheduler block {lcm(*blocks)}"
 
 
 def _spans(model: Options) -> list[int]:

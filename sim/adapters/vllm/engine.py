@@ -88,7 +88,7 @@ class LiveScheduler:
         """Preemptions since some request last got further than it had ever been."""
         self._aborted: dict[str, None] = {}
         self._reset = ""
-        self._evict: list[tuple[StateChange, Request]] = []
+        self._evict: list[tuple[StateChange, dict[str, Any]]] = []
 
     def _exported(self, request: Asked, start: int, end: int, block: int) -> tuple[int, int]:
         """Return the offset of the state that the release says a chunk exports (0: none), and its column."""
@@ -101,8 +101,7 @@ class LiveScheduler:
         self.observer.arrive(
             request.id, request.index, time, arrival.segments, None, request.max_outputs, arrival.encoder
         )
-        said = _tokens(request, segment_ids(arrival.segments))
-        said |= {"do": "add", "max_tokens": arrival.max_tokens, "external": arrival.external}
+        said = _prompt(request, arrival) | {"do": "add", "max_tokens": arrival.max_tokens, "external": arrival.external}
         self.child.ask(said, ADDED)
         self.requests[request.id] = request
 
@@ -125,7 +124,7 @@ class LiveScheduler:
         """Evict a state by name before the next step; nobody can give a release a state that it did not compute."""
         if change.places:
             raise RefusedError(f"{self.child.name} cannot run this: {change.where}: a release cannot be given a state")
-        self._evict.append((change, Request(arrival, self.options, self.seed)))
+        self._evict.append((change, _spoken(Request(arrival, self.options, self.seed), arrival)))
 
     @property
     def free_blocks(self) -> int:
@@ -154,12 +153,14 @@ class LiveScheduler:
         evict, self._evict = self._evict, []
         asked = {"do": "step", "budget": budget, "abort": aborted, "reset": reset}
         if evict:
-            asked["evict"] = [{"group": c.group, "offset": c.offset} | _spoken(r) for c, r in evict]
+            asked["evict"] = [{"group": change.group, "offset": change.offset} | spoken for change, spoken in evict]
         said = self.child.ask(asked, STEP)
         evicted = said.get("evicted", [])
-        for i, (change, request) in enumerate(evict):
+        for i, (change, _) in enumerate(evict):
             if not evicted[i : i + 1] or not evicted[i]:
-                raise ChangeError(f"{change.where}: {not_there(self.options, request.id, change.group, change.offset)}")
+                raise ChangeError(
+                    f"{change.where}: {not_there(self.options, change.request, change.group, change.offset)}"
+                )
         self._hear(said["aborted"])
         for name in aborted:
             self.worker.leave(self.requests.pop(name))
@@ -299,17 +300,16 @@ class LiveScheduler:
         self.observer.unclaim(group, slot, _key(key), why)
 
 
-def _tokens(request: Request, ids: np.ndarray[Any, np.dtype[np.int64]]) -> dict[str, Any]:
-    """A request as a worker makes one, with these tokens as its prompt."""
-    prompt = base64.b64encode(ids.astype("<i4").tobytes()).decode()
+def _prompt(request: Request, arrival: Arrival) -> dict[str, Any]:
+    """A request as a worker makes one; where it has items the tokens are a text's, and the items are named apart."""
+    prompt = base64.b64encode(segment_ids(arrival.segments).astype("<i4").tobytes()).decode()
     items = [(item.start, item.length, item.key.hex()) for item in request.items]
     return {"id": request.id, "prompt": prompt, "encoder": items}
 
 
-def _spoken(request: Request) -> dict[str, Any]:
+def _spoken(request: Request, arrival: Arrival) -> dict[str, Any]:
     """A request as a worker makes one, with all that it will say."""
-    prompt, outputs = np.split(request.tokens.ids, [request.num_prompt])
-    return _tokens(request, prompt) | {"outputs": outputs.tolist()}
+    return _prompt(request, arrival) | {"outputs": _ids(request.tokens.ids[request.num_prompt :])}
 
 
 def _key(text: str) -> bytes:
