@@ -55,6 +55,8 @@ class Retention:
 def _knows_no_interval(options: Options) -> Iterator[Lack]:
     if options.prefix_cache_retention_interval is not None:
         yield Lack(("prefix_cache_retention_interval",), options.prefix_cache_retention_interval, "none")
+    for name, interval in options.group_retention_intervals.items():
+        yield Lack(("group_retention_intervals", name), interval, "none")
 
 
 RETENTION: Rule[Retention] = Rule(

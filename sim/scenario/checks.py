@@ -181,7 +181,7 @@ def _named(model: Whole) -> Iterator[Complaint]:
     unit = engine.over_ranks().hash_unit if _spans(engine) else 1
     for key, states in (("evict", model.workload.evict), ("place", model.workload.place)):
         if states and not engine.enable_prefix_caching:
-            yield (key,), f"found {len(states)} states, allowed none without engine.enable_prefix_caching"
+            yield (key,), f"found {len(states)} states, allowed none without enable_prefix_caching"
         ids = None if written is None else [request.id for request in written]
         yield from _below((key,), named_states.check(states, groups, ids, unit))
 
