@@ -195,8 +195,8 @@ class Options(StrictRecord):
     reserves without asking it, and its kernel's is 16."""
     prefix_cache_retention_interval: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] | None = None
     """Tokens between positions where recurrent states and rows of a sliding window stay published, beside those
-    that a resend needs; 0: only those; none: all; since 0.29; 0 or none where there is neither. A server's own default
-    is 0 (vLLM PR 52216)."""
+    that a resend needs; 0: only those; none: all; 0 or none where there is neither. To 0.28 a server takes it from
+    VLLM_PREFIX_CACHE_RETENTION_INTERVAL; since 0.29 its default is 0 (vLLM PR 52216)."""
     group_retention_intervals: dict[str, GroupInterval] = field(default_factory=dict)
     """The same by the name of a group, for groups of states or with a window that differ from it; no release has
     it."""

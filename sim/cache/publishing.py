@@ -153,7 +153,9 @@ class Publishing:
         interval, block = self.intervals[manager.group], manager.block_size
         if interval is None:
             return None
-        reachable = floored(self._hits(request, manager), self.layout.geometry.alignment, block)
+        layout = self.layout
+        unit = layout.scheduler_block if self.rules.retention.whole_blocks else layout.geometry.alignment
+        reachable = floored(self._hits(request, manager), unit, block)
         return lambda end: on_grid(end, block, interval) or end in reachable
 
     def _kept_rows(self, request: CacheRequest, manager: WindowCache) -> Kept | None:

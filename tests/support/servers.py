@@ -99,7 +99,7 @@ def servers(draw: st.DrawFn, preset: str) -> Server:
     if states:
         grid = draw(st.sampled_from([None, None, None, max(states), min(sizes)]))
         options = replace(options, cache_config_block_size=grid)
-    if known["retention"] == "interval" and (states or any(g.sliding_window for g in groups)) and draw(st.booleans()):
+    if known["retention"] != "dense" and (states or any(g.sliding_window for g in groups)) and draw(st.booleans()):
         span = options.scheduler_block_size
         options = replace(options, prefix_cache_retention_interval=draw(st.sampled_from([0, span, 2 * span, 3 * span])))
     caching = options.enable_prefix_caching

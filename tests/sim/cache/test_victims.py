@@ -160,6 +160,7 @@ def test_what_is_used_lives_and_what_is_not_is_withdrawn_when_its_time_is_over()
     assert {why for _, why in steps} == {"expire"}
     assert min(steps.values()) == 10 + 2
 
+
 @given(st.integers(1, 60))
 def test_fast_forwarding_changes_nothing_where_something_expires(time: int) -> None:
     arrivals = [Arrival(f"r{i}", i, 25 * i, ((1, 150 + i),), 30) for i in range(3)]
