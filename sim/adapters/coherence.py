@@ -312,11 +312,6 @@ class Coherence(Heard):
             error = self._impossible("claim.slot", slot, f"the one that {request} has in column {column}")
             self._unplaced.setdefault(slot, (self._step, column, error))
 
-    def _place(self, slot: int, column: int) -> None:
-        """A slot is in a table now."""
-        if slot in self._unplaced and self._unplaced[slot][1] == column:
-            del self._unplaced[slot]
-
     def unclaim(self, group: int, slot: int, hash: bytes, why: str) -> None:
         self._within("unclaim")
         self._group("unclaim", group)

@@ -181,6 +181,11 @@ class Heard(Observer):
             raise error
         self._lacking.setdefault(kind, error)
 
+    def _place(self, slot: int, column: int) -> None:
+        """A slot is in a table now."""
+        if slot in self._unplaced and self._unplaced[slot][1] == column:
+            del self._unplaced[slot]
+
     # Names that an event gives.
 
     def _life(self, kind: str, request: str, *states: str) -> Life:

@@ -17,7 +17,10 @@ from stateat.sim.run.engine import Make
 from stateat.sim.run.simulate import drive
 from stateat.sim.workload import Arrival
 
-UNSAID = frozenset({"preset", "rules", "offload", "decode_context_parallel_size", "max_concurrent_batches"})
+UNSAID = frozenset(
+    {"preset", "rules", "offload", "decode_context_parallel_size", "max_concurrent_batches", "num_state_blocks"}
+    | {"group_retention_intervals", "group_times_to_live"}
+)
 """Options that no live release is asked with (:mod:`stateat.sim.adapters.vllm`): what a server draws of them is
 nothing."""
 INERT = frozenset({"initial_block_size", "costs", "clock", "acceptance_rate"})
