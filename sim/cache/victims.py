@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from stateat.sim.rules.eviction import Eviction, Refresh, Victim
 
-if TYPE_CHECKING:
-    from stateat.sim.cache.pool import BlockPool
+
+class Queue(Protocol):
+    """The free blocks of a pool, and under which claims they are."""
+
+    primary: list[bytes | None]
+    primary_tokens: list[int]
+    owner: list[int]
+    refs: list[int]
+    chains: Chains | None
+    ages: Ages | None
+
+    @property
+    def queue(self) -> Iterable[int]:
+        """Free blocks: those under no claim first, then the least recently freed first."""
+
+    def keys(self, block: int) -> Iterable[bytes]:
+        """Return the hashes of a block, the primary first."""
 
 
 class Chooser(Protocol):
     """A choice among the free blocks."""
 
-    def __call__(self, pool: BlockPool) -> int:
+    def __call__(self, pool: Queue) -> int:
         """Return the free block to hand out next; the first in the queue is under no claim, if there is such a one."""
 
 
@@ -35,7 +50,7 @@ class _Deepest:
     def __init__(self, states: frozenset[int]) -> None:
         self.states = states
 
-    def __call__(self, pool: BlockPool) -> int:
+    def __call__(self, pool: Queue) -> int:
         block = next(iter(pool.queue))
         group = pool.owner[block]
         if group in self.states:
@@ -49,7 +64,7 @@ class _Superseded:
     def __init__(self, states: frozenset[int]) -> None:
         self.states = states
 
-    def __call__(self, pool: BlockPool) -> int:
+    def __call__(self, pool: Queue) -> int:
         first = next(iter(pool.queue))
         chains = pool.chains
         if pool.primary[first] is None or chains is None:
@@ -58,7 +73,7 @@ class _Superseded:
         return next(superseded, first)
 
 
-def _first_published(pool: BlockPool) -> int:
+def _first_published(pool: Queue) -> int:
     """Return the block that has been free, or in use again, for longest since it was first free under its claim."""
     first, ages = next(iter(pool.queue)), pool.ages
     if pool.primary[first] is None or ages is None:
@@ -91,7 +106,7 @@ class Chains:
         """Return the hashes of the prefixes before a published one."""
         return self._before.get((group, key, block), ())
 
-    def superseded(self, pool: BlockPool, block: int) -> bool:
+    def superseded(self, pool: Queue, block: int) -> bool:
         """Return True if a longer state of the same prefix is published for each hash of a block."""
         return all((pool.owner[block], key) in self._longer for key in pool.keys(block))
 
@@ -124,7 +139,7 @@ class Ages:
         """Return the place of a free block: less is longer unused."""
         return self._since[block][1]
 
-    def expired(self, pool: BlockPool) -> list[int]:
+    def expired(self, pool: Queue) -> list[int]:
         """Return the free blocks whose time is over, the oldest first."""
         found = []
         while self._due and self._due[0][0] <= self.now:

@@ -23,11 +23,11 @@ class Refresh(Enum):
     """Blocks that become the most recently used by a hit."""
 
     TAKEN = auto()
-    """Those that the request uses: of a recurrent group the state from which it starts."""
+    """Blocks that the request uses: of a recurrent group the state from which it starts."""
     PREFIX = auto()
-    """All that is published of the prefix that is hit."""
+    """Blocks that are published of the prefix that is hit."""
     NOTHING = auto()
-    """None: a block keeps the place that it had when it was free for the first time."""
+    """No block: each keeps the place that it had when it was free for the first time."""
 
 
 @dataclass(frozen=True, slots=True)
