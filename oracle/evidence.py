@@ -11,7 +11,7 @@ from stateat.oracle.records import AuditCounts, Now, Seen
 from stateat.oracle.slots import Content, Slots
 from stateat.oracle.states import StateFamily
 from stateat.oracle.verdict import Verdict, judge
-from stateat.sim.events import Group, Severity
+from stateat.sim.events import Group, Severity, decided_ahead
 from stateat.sim.tokens import Segments, Spans, Tokens
 
 
@@ -47,7 +47,7 @@ class Evidence:
         # What a drafter takes off the budget is not among the options of a log that somebody else wrote.
         self.cap = options.get("longest_chunk", min(cap, threshold) if threshold > 0 else cap)
         self.lookups = options["enable_prefix_caching"]
-        self.in_order = options.get("max_concurrent_batches", 1) == 1
+        self.in_order = decided_ahead(options) == 0
         self.now.launched = 0 if self.in_order else -1
 
     def arrive(

@@ -163,8 +163,11 @@ class Options(StrictRecord):
     max_num_seqs: Count = 128
     """Requests that run at a time."""
     max_concurrent_batches: Annotated[int, Field(ge=1, le=64)] = 1
-    """Steps that are decided before the first of them has run, the stages of a pipeline
-    (docs/rules.md#steps-in-flight); over 1 no step is fast-forwarded."""
+    """Steps that are decided before the outcome of the first of them is known, the stages of a pipeline
+    (docs/rules.md#steps-in-flight); at least 2 with `async_scheduling`. Over 1 without it no step is fast-forwarded."""
+    async_scheduling: bool | Literal["auto"] = False
+    """The step after one is decided before its tokens are known, on placeholders that its outcome corrects; `auto`: as
+    a server of the release does by default with these options (docs/servers.md)."""
     max_model_len: Annotated[int, Field(ge=2, le=MAX_STEP_TOKENS)] = 266_240
     """The longest sequence; a prompt is at least one token shorter."""
     long_prefill_token_threshold: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] = 0
@@ -216,6 +219,9 @@ class Options(StrictRecord):
     that fits the block."""
     disable_chunked_mm_input: bool = False
     """Chunks may not end inside an encoded item that they do not start in."""
+    kv_consumer: bool = False
+    """A KV connector is configured that loads into blocks, so that blocks which steps in flight may use are freed late
+    (rule `deferred_free`); so it is, too, with an offload tier and once a request has `external` tokens."""
     offload: Offload = Offload()
     """A tier below the pool, into which full blocks are stored and from which requests are started; off by default."""
     speculative: Speculative = Speculative()
@@ -224,6 +230,11 @@ class Options(StrictRecord):
     """Unit of times: microseconds, or one step for each integer (docs/scenario-files.md#time-and-budgets)."""
     costs: Costs = Costs()
     """Duration of a step under `clock: us`."""
+
+    @property
+    def batch_queue(self) -> int:
+        """Steps that are decided before the outcome of the first of them is known, the newest included."""
+        return max(self.max_concurrent_batches, 2) if self.async_scheduling else self.max_concurrent_batches
 
     @property
     def attention(self) -> tuple[int, ...]:

@@ -57,7 +57,7 @@ class KVCache:
         self._place = [self.pools.index(manager.pool) for manager in self.managers]
         """The pool of each group, by its place."""
         self._refreshes_prefix = rules.eviction.refresh is Refresh.PREFIX
-        self._in_flight = options.max_concurrent_batches > 1
+        self._in_flight = options.batch_queue > 1
         self._given: list[list[int]] = [[] for _ in options.groups]
         """Blocks newly given to each attention group in this step."""
         named = NamedStates(self.layout, self._given, observer)
@@ -317,7 +317,7 @@ class KVCache:
         no claim on what it writes: the worker's table names the blocks that are its own."""
         blocks = table.blocks
         return (
-            request.computed > running * manager.block_size
+            request.computed - request.in_flight > running * manager.block_size
             and request.pages[manager.group][running:] == blocks[running:]
             and not manager.retire_rule(blocks, running, table.retired)
             and not (0 <= table.last_state < running and blocks[table.last_state])

@@ -1,4 +1,4 @@
-"""Comparison with recorded decisions of real releases (``engine-golden/1``), decision by decision."""
+"""Comparison with recorded decisions of real releases (:mod:`.recording`), decision by decision."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class Decisions(Observer):
         if steps or not self._groups[group].recurrent:
             return
         # A row with a state after each draft starts in the running column; any other one ends there.
-        running = writes[0] if len(writes) == len(drafts) + 1 else writes[-1]
+        running = writes[0] if writes[0][0] == end - len(drafts) else writes[-1]
         self.launches[self.index, request] = start, end, len(drafts), read, running[1]
         if self._groups[group].aligned and len(writes) > len(drafts) + 1:
             offset, slot = writes[0]
@@ -190,7 +190,7 @@ def run(recording: Recording, fast_forward: bool, preset: str, make: Make | None
     """
     if preset not in PRESETS:
         raise InputError(f"no preset {preset} (there are {', '.join(PRESETS)})")
-    options = options_of(recording.config, preset.removeprefix("vllm-"))
+    options = options_of(recording.config, preset.removeprefix("vllm-"), recording.asynchronous)
     for key, text in lacks(options, table(preset, options.rules)):
         raise InputError(f"{'.'.join(map(str, key))}: {text}")
     ours = Decisions()

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from stateat.sim.events import NULL, Finding, Group, Observer
+from stateat.sim.events import NULL, Finding, Group, Observer, decided_ahead
 from stateat.sim.explain.explanation import TORN, ChunkDecision, Claim, Coverage, Piece, Reader, Span, Story, Subject
 from stateat.sim.run.result import Outcome
 from stateat.sim.run.simulate import simulate
@@ -121,7 +121,7 @@ class Chronicle(Observer):
     ) -> None:
         self._groups, self._drafts = groups, num_speculative_tokens
         self._held[NULL] = _Held(Piece("", 0, 0), None, None)
-        self._in_order = options.get("max_concurrent_batches", 1) == 1
+        self._in_order = decided_ahead(options) == 0
 
     def arrive(
         self,

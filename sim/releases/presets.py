@@ -41,6 +41,7 @@ VLLM_0_26_0: dict[str, str] = {
     "item_hash": "last-if-late",
     "aborted_steps": "runs-on",
     "deferred_free": "when-run-unguarded",
+    "stale_output": "counted",
     "eviction": "lru",
 }
 
@@ -48,6 +49,7 @@ VLLM_0_27_0: dict[str, str] = {
     **VLLM_0_26_0,
     "split": "prefill-end",
     "connector": "divergent",
+    "stale_output": "delivered-late",
     "eviction": "lru-uncached-last",
 }
 

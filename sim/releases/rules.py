@@ -26,7 +26,7 @@ from stateat.sim.rules.drafting import DRAFT_SLOTS, MODULES, RUNNING, DraftSlots
 from stateat.sim.rules.encoder import ENCODER, WHOLE_ITEMS, Cap, WholeItems
 from stateat.sim.rules.eviction import EVICTION, Eviction
 from stateat.sim.rules.grid import GRID, Grid
-from stateat.sim.rules.in_flight import ABORT, FREE, Abort, Free
+from stateat.sim.rules.in_flight import ABORT, FREE, STALE_OUTPUT, Abort, Free, StaleOutput
 from stateat.sim.rules.load_failure import LOAD_FAILURE, LoadFailure
 from stateat.sim.rules.partial_hits import PARTIAL_HITS_WHEN, PartialHitsWhen
 from stateat.sim.rules.publishing import ITEM_HASH, PUBLISH, SNAPSHOTS, ItemHash, Publish, Snapshots
@@ -84,6 +84,7 @@ class Rules:
     item_hash: Annotated[ItemHash, ITEM_HASH]
     aborted_steps: Annotated[Abort, ABORT]
     deferred_free: Annotated[Free, FREE]
+    stale_output: Annotated[StaleOutput, STALE_OUTPUT]
     eviction: Annotated[Eviction, EVICTION]
 
 

@@ -32,6 +32,15 @@ class Row(Generic[R]):
     """Tokens that it sampled, accepted drafts included; 0 until that is known."""
     void: bool = False
     """True once its request is gone, so that nobody hears of what it samples."""
+    owner: R | None = None
+    """The scheduler's request, where ``request`` is a copy of it that steps in flight run on with."""
+    stale: bool = False
+    """True once its request was preempted behind it: what the row samples comes late, and corrects no count."""
+
+    @property
+    def rejected(self) -> int:
+        """Drafts that verification did not accept."""
+        return self.drafted + 1 - self.emitted if self.emitted else 0
 
 
 Write = tuple[int, int]
@@ -50,6 +59,8 @@ class Worker:
     """A request that a reset put back is told apart from one that runs on: its columns and counts are forgotten."""
     waits: ClassVar[bool] = True
     """Copies of shared pages wait for the steps in flight."""
+    staggers: ClassVar[bool] = True
+    """In an asynchronous pipeline a request decodes once in as many steps as there are stages."""
     merges: ClassVar[bool] = True
     """Decode steps of which nothing can be seen may be told at once."""
     leaves_null_alone: ClassVar[bool] = True
@@ -71,6 +82,7 @@ class Worker:
         """``seed``: column of a restored request's state, counted in ``config_block`` tokens where it counts in those.
         ``mamba_chunk_size``: tokens of a kernel's chunk in ``all`` mode; 0: as many as a block's."""
         self.num_drafts = num_speculative_tokens
+        self.kinds = groups
         self.attention = [i for i, g in enumerate(groups) if not g.recurrent]
         self.recurrent = [(i, g.block_size) for i, g in enumerate(groups) if g.aligned]
         self.all_mode = [(i, g.block_size) for i, g in enumerate(groups) if g.recurrent and not g.aligned]
@@ -167,7 +179,9 @@ class Worker:
         pages, column = state.pages[group], state.running[group]
         if self.speculative(row):
             read = slot_at(pages, column + self.bias(row, group))
-            writes = [(row.start + 1 + j, pages[column + j]) for j in range(len(row.drafts) + 1)]
+            # More drafts than the drafter's K have no columns of their own.
+            most = min(len(row.drafts) + 1, len(pages) - column)
+            writes = [(row.start + 1 + j, pages[column + j]) for j in range(most)]
         else:
             slot = view if view >= 0 else pages[column]
             read = slot if row.start else self.initial(slot)

@@ -26,6 +26,8 @@ class Arrival:
     """True if what a connector or a tier should bring at its first admission does not arrive."""
     abort: int | None = None
     """Time at which the request is taken away again."""
+    abort_late: bool = False
+    """True if it is taken away once the step of that time is decided, before the outcome of an earlier one is heard."""
     encoder: tuple[tuple[int, int], ...] = ()
     """(start, length) of spans of the prompt that an encoder computes (images, audio)."""
     after: str | None = None

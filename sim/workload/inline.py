@@ -44,6 +44,9 @@ class Request(Strict):
     """States that a connector or the tier should bring at its first admission do not arrive (rule `load_failure`)."""
     abort: Time | None = None
     """Abort, when the request is taken away again: microseconds, or a step under `clock: steps`."""
+    abort_late: bool = False
+    """The abort comes while a step runs: once the step of its time is decided, before the outcome of the oldest step
+    in flight is heard."""
     after: str | None = None
     """The id of the request whose end it waits for."""
     snapshots: list[Length] = Field(default_factory=list, max_length=1000)
@@ -69,6 +72,7 @@ def arrivals_of(requests: Sequence[Request]) -> list[Arrival]:
             external=r.external,
             load_error=r.load_error,
             abort=r.abort,
+            abort_late=r.abort_late,
             encoder=tuple(r.encoder or ()),
             after=r.after,
             snapshots=tuple(r.snapshots),
@@ -136,6 +140,8 @@ def _one(request: Request, max_model_len: int, num_drafts: int) -> Iterator[Comp
         before = max(before, start + length)
     if request.abort is not None and request.after is None and request.abort < request.arrive:
         yield ("abort",), f"found {request.abort}, allowed no time before its arrival at {request.arrive}"
+    if request.abort_late and request.abort is None:
+        yield ("abort_late",), "found true without `abort`, allowed beside it alone"
     for place, point in enumerate(request.snapshots):
         if point > tokens:
             yield ("snapshots", place), f"found {point}, allowed 1 to the prompt's {tokens} tokens"

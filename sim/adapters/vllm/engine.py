@@ -21,7 +21,7 @@ from stateat.sim.cache.manager import KVCache
 from stateat.sim.cache.named_states import not_there
 from stateat.sim.engine.encoder import Encoder
 from stateat.sim.engine.request import Request
-from stateat.sim.engine.sampling import sample
+from stateat.sim.engine.sampling import settle, verify
 from stateat.sim.engine.sizing import Sizing
 from stateat.sim.engine.step import Step
 from stateat.sim.errors import ChangeError, EngineError, RefusedError
@@ -109,7 +109,7 @@ class LiveScheduler:
         if reasons := "; ".join(refused(said, place)):
             raise RefusedError(f"{self.child.name} cannot run this: {reasons}")
 
-    def abort(self, name: str) -> bool:
+    def abort(self, name: str, late: bool = False) -> bool:
         """Take a request away before the next step; False if it is not here (any more)."""
         if name not in self.requests:
             return False
@@ -230,7 +230,9 @@ class LiveScheduler:
     def _sample(self, row: Row[Request], sampled: dict[str, list[int]], drafts: dict[str, list[int]]) -> None:
         """Sample what the model would emit for a row, and what its drafter would propose."""
         request, known = row.request, row.request.num_tokens
-        if sample(row, self.num_drafts, self.observer):
+        verify(row, self.num_drafts, self.observer)
+        request.computed = row.end
+        if settle(row, request, self.observer):
             self.preempted_in_vain = 0
         sampled[request.id] = _ids(request.tokens.ids[known : known + row.emitted])
         if row.emitted and self.num_drafts and request.outputs < request.max_outputs:
