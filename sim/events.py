@@ -198,6 +198,11 @@ def in_flight(options: Mapping[str, Any]) -> int:
     return (max(depth, 2) if options.get("async_scheduling") is True else depth) - 1
 
 
+def tokens_behind(options: Mapping[str, Any], num_drafts: int) -> int:
+    """Return how many tokens steps may compute behind a request's last one: drafts, and those of steps in flight."""
+    return (num_drafts + 1) * (1 + in_flight(options))
+
+
 class Observer:
     """Listener to an engine: one method an event, each of which does nothing until it is overridden.
 

@@ -7,6 +7,7 @@ from math import gcd, lcm
 from typing import Annotated, Literal
 
 from pydantic import Field
+from pydantic import Strict as StrictMark
 
 from stateat.sim.events import Group
 from stateat.sim.schema import (
@@ -28,7 +29,17 @@ INFILL_METHODS = ("dflash", "dspark")
 """Drafters that fill in all drafts at once, from the states of the tokens before them alone."""
 LOOK_AHEAD_METHODS = ("mtp", "eagle", "eagle3", *INFILL_METHODS)
 """Drafters for which a hit gives something up (the drop): they look one token ahead; to 0.32 those that fill in too."""
-METHODS = (*LOOK_AHEAD_METHODS, "ngram")
+LOOK_UP_METHODS = ("ngram", "ngram_gpu", "suffix")
+"""Drafters without a model: they look drafts up in what was said before, and propose as many as they find."""
+METHODS = (*LOOK_AHEAD_METHODS, *LOOK_UP_METHODS)
+
+BatchRange = Annotated[tuple[Count, Count, Drafts], StrictMark(False)]
+"""[first, last, drafts]: requests in a step, and what is drafted behind it."""
+
+
+def spread(group: Group) -> bool:
+    """Return True for a group whose blocks are spread over the ranks of context parallelism."""
+    return not group.recurrent and group.prefix_cacheable and not group.sliding_window
 
 
 GroupInterval = Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] | None
@@ -51,7 +62,7 @@ class GroupOptions(Group, StrictRecord):
     """Look-ahead drafters use the group: then a drop applies to it; if no group says so, the drop applies to
     all. An exact junction (`shared_prefix_checkpoint`) needs a group that says so, or a drop."""
     mamba_cache_mode: Literal["align", "all"] = "align"
-    """States that a chunk leaves; `align`: the one at its end; `all`: those at every boundary too, to 0.29.
+    """States that a chunk leaves; `align`: the one at its end; `all`: those at every boundary too, to 0.31.
     Neither the split nor hits finer than a block know a group in `all` mode."""
     sliding_window: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] = 0
     """Tokens that full attention reaches back to; 0: all of them. Windows are looked up in whole blocks (rule
@@ -62,8 +73,7 @@ class GroupOptions(Group, StrictRecord):
 
     def span(self, ranks: int) -> int:
         """Tokens of a block over all ranks: full attention spreads its blocks over them."""
-        spread = self.kind == "full-attention" and self.prefix_cacheable and not self.sliding_window
-        return self.block_size * (ranks if spread else 1)
+        return self.block_size * (ranks if spread(self) else 1)
 
     def over(self, ranks: int) -> Group:
         """The group as the engine has it, with the blocks of all ranks together."""
@@ -77,14 +87,21 @@ class Speculative(StrictRecord):
 
     method: Literal[METHODS] = "ngram"  # type: ignore[valid-type]
     """The drafter. `mtp`, `eagle` and `eagle3` look one token ahead, so that a hit gives a block (or hash unit)
-    up; so it does to 0.32 with `dflash` and `dspark`, which fill in all drafts at once."""
+    up; so it does to 0.32 with `dflash` and `dspark`, which fill in all drafts at once. `ngram` and `suffix` look
+    their drafts up in what was said before; `ngram_gpu` is `ngram` beside the model, as `async_scheduling` needs it."""
     num_speculative_tokens: Drafts = 0
-    """K, the draft tokens of a proposal; 0: off."""
+    """K, the draft tokens of a proposal, and the most that it can have; 0: off."""
     accepted_drafts: Annotated[tuple[Drafts, ...], Listed(1)] | None = None
     """Entry m mod length: drafts that are right in a request's m-th proposal; none means `[0]`."""
     acceptance_rate: Annotated[float, Field(ge=0, le=1)] | None = None
     """Instead of `accepted_drafts`: each draft is right with this probability, drawn from the scenario's seed;
     those after a wrong one do not count."""
+    num_speculative_tokens_per_batch_size: Annotated[tuple[BatchRange, ...], Listed(1)] | None = None
+    """Ranges `[first, last, drafts]`: behind a step of so many requests so many are drafted, at most K; a gap, and
+    what is past the last range, has the drafts of the range before it; none: always K."""
+    proposed_drafts: Annotated[tuple[Drafts, ...], Listed(1)] | None = None
+    """Entry m mod length: drafts that a request's m-th proposal has, as of `ngram` and `suffix`, which may find fewer
+    than K, or none; none: always K."""
     draft_slots: Annotated[int, Field(ge=0, le=1024)] = 0
     """Slots that a drafter with a model of its own adds to the batch for each request, and takes off the budget
     (rule `draft_slots`)."""
@@ -93,7 +110,7 @@ class Speculative(StrictRecord):
     0.29."""
     block_drop: bool = True
     """Look-ahead drafters give up the last block (or hash unit) of a hit, or hashes look ahead in their stead; an
-    option since 0.32."""
+    option since 0.30."""
     hash_lookahead: bool = True
     """Hashes cover the tokens behind their block, so that a look-ahead drafter gives up no block of a hit;
     an option of 0.33, without effect before."""
@@ -103,12 +120,26 @@ class Speculative(StrictRecord):
         return self.num_speculative_tokens > 0 and self.method in LOOK_AHEAD_METHODS
 
     @property
+    def draft_model(self) -> bool:
+        """True for a drafter with a model of its own, which `draft_slots` make of `ngram`."""
+        return self.method == "ngram" and self.draft_slots > 0
+
+    @property
     def lookahead_tokens(self) -> int:
         """Slots that attention reserves for the drafter, beyond the scheduled tokens."""
-        if self.method == "ngram" and not self.draft_slots:
+        if self.method in LOOK_UP_METHODS and not self.draft_model:
             return 0
         # It has a query for the last sampled token, beside one for each draft.
         return self.num_speculative_tokens + (self.method == "dflash" and self.num_speculative_tokens > 0)
+
+    def drafts_behind(self, requests: int) -> int:
+        """Drafts that a drafter is asked for, at most, behind a step of so many requests."""
+        drafts = self.num_speculative_tokens
+        for first, _, asked in sorted(self.num_speculative_tokens_per_batch_size or ()):
+            if first > requests:
+                break
+            drafts = min(asked, self.num_speculative_tokens)
+        return drafts
 
     @property
     def prefill_lookahead(self) -> int:
@@ -208,7 +239,8 @@ class Options(StrictRecord):
     steps under `clock: steps`), is withdrawn before the next step. While a request uses it, it lives. No release has
     it."""
     shared_prefix_checkpoint: bool = False
-    """Chunks stop exactly where a prefix is known to be shared, inside a block too; since 0.32."""
+    """Chunks stop exactly where a prefix is known to be shared, inside a block too; since 0.30, which
+    calls it `enable_mamba_fine_grained_prefix_cache`."""
     encoder_cache_size: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] | None = None
     """Embeddings of encoded items (images) that are kept; `max_num_batched_tokens` by default. vLLM raises it to
     the model's largest item."""

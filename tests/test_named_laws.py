@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from servers import Server, servers
+from worlds import World, worlds
 
 from stateat.sim.errors import ChangeError
 from stateat.sim.events import Observer
@@ -41,9 +42,8 @@ class Standing(Observer):
         self.found = [state for state in self.found if state[0] < steps]
 
 
-def run(server: Server, *observers: Observer, **how: Any) -> Any:
-    done = {"resets": server.resets, "reset_running": server.reset_running} | how
-    return drive(server.options, server.arrivals, server.budgets, observers=observers, **done)
+def run(world: World, *observers: Observer, **how: Any) -> Any:
+    return drive(world.options, world.arrivals, world.budgets, observers=observers, **how)
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -51,9 +51,10 @@ def run(server: Server, *observers: Observer, **how: Any) -> Any:
 @given(data=st.data())
 def test_an_eviction_and_a_placement_leave_a_right_cache(preset: str, data: st.DataObject) -> None:
     """Evicted states are placed again, in another slot; the run finds nothing that it did not find before."""
-    server = data.draw(servers(preset))
+    world = data.draw(worlds(preset))
+    world = replace(world, options=replace(world.options, clock="steps"))
     standing = Standing()
-    plain = run(server, standing)
+    plain = run(world, standing)
     # What poisons by itself is no matter of what is placed.
     assume(standing.found and not any(f.severity == "poison" for f in plain.findings))
     chosen = data.draw(st.lists(st.sampled_from(standing.found), min_size=1, max_size=3, unique=True))
@@ -63,10 +64,10 @@ def test_an_eviction_and_a_placement_leave_a_right_cache(preset: str, data: st.D
     if places:
         changes.append(StateChange(step, True, group, request, offset))
     try:
-        slow = run(server, changes=changes, fast_forward=False)
-        fast = run(server, changes=changes)
+        slow = run(world, changes=changes, fast_forward=False)
+        fast = run(world, changes=changes)
     except ChangeError as error:
-        # A reset came first, the run ended, what was generated is placed, or no block is free.
+        # The run ended, what was generated is placed, or no block is free.
         words = ("found no state", "allowed before the run ends", "found offset", "free blocks")
         assert any(word in str(error) for word in words), error
         return

@@ -14,7 +14,7 @@ from stateat.sim.rules.partial_hits import PARTIAL_HITS_WHEN
 
 @dataclass(frozen=True, slots=True)
 class GroupSet:
-    """Groups of one kind and block size: looked up together, a hit must be in all of them."""
+    """Groups of one kind, block size and mode: looked up together, a hit must be in all of them."""
 
     recurrent: bool
     block_size: int
@@ -90,13 +90,14 @@ def geometry(
     block (None: as in vLLM 0.29).
     """
     eagle = set(flagged_or_all(options.groups) if scope is None else scope)
-    members: dict[tuple[bool, int, int], list[int]] = {}
+    members: dict[tuple[bool, int, int, str], list[int]] = {}
     for i, group in enumerate(options.groups):
         if group.prefix_cacheable:
-            members.setdefault((group.recurrent, group.block_size, group.sliding_window), []).append(i)
+            mode = group.mamba_cache_mode if group.recurrent else ""
+            members.setdefault((group.recurrent, group.block_size, group.sliding_window, mode), []).append(i)
     families = [
         GroupSet(recurrent, size, tuple(groups), drops and not eagle.isdisjoint(groups), window)
-        for (recurrent, size, window), groups in members.items()
+        for (recurrent, size, window, _), groups in members.items()
     ]
     families.sort(key=lambda f: not f.dense)
     fine = PARTIAL_HITS_WHEN["cacheable-groups"].on(options) if fine is None else fine

@@ -37,6 +37,7 @@ class KVCache:
         self.lower_tier = Offloading(self.layout, self.lookup, observer)
         self._publishing = Publishing(self.layout)
         self.publish = self._publishing.publish
+        self.learn = self._publishing.learn
         self.retained = self._publishing.retained
         self.split_facts = SplitFacts(
             self.layout.drop,
@@ -266,27 +267,25 @@ class KVCache:
         if -(-tokens // manager.block_size) != -(-end // manager.block_size):
             return None
         # Only where nothing but resends is retained does it matter whether the prefill ends here.
-        prefill_end = request.prefill_end if self._publishing.intervals[manager.group] == 0 else 0
-        query = self._query(start, end, prefill_end, end, manager.block_size, self.layout.geometry.alignment)
+        ends = self._publishing.intervals[manager.group] == 0 and not self.rules.checkpoint.every_chunk
+        query = self._query(start, end, request.prefill_end if ends else 0, end, manager.block_size)
         offset = self.rules.checkpoint.exports(query)
         column = manager.room_for_checkpoint(table, end) if offset else -1
         return (offset, column) if column >= 0 else None
 
     def exported(self, start: int, end: int, block: int) -> tuple[int, int]:
-        query = self._query(start, end, 0, end, block, self.layout.geometry.alignment)
+        query = self._query(start, end, 0, end, block)
         return self.rules.checkpoint.exported(query), -(-end // block) - 2
 
     def exempts(self, start: int, end: int, prefill_end: int, grid: int) -> bool:
         if not self.options.num_prefill_checkpoint_blocks:
             return False
-        layout = self.layout
-        unit = layout.hash_unit if layout.geometry.fine else layout.scheduler_block
-        query = self._query(start, end, prefill_end, prefill_end, grid, unit)
+        query = self._query(start, end, prefill_end, prefill_end, grid)
         return self.rules.checkpoint.exempts(query, self.options.speculative.eagle)
 
-    def _query(self, start: int, end: int, prefill_end: int, tokens: int, block: int, unit: int) -> Query:
+    def _query(self, start: int, end: int, prefill_end: int, tokens: int, block: int) -> Query:
         layout = self.layout
-        position = self.rules.boundaries.reusable(tokens, unit, layout.drop, layout.ahead)
+        position = self._publishing.checkpoint_position(tokens)
         alignment = self.options.prefill_checkpoint_alignment
         return Query(start, end, prefill_end, position, block, layout.hash_unit, alignment)
 
@@ -327,15 +326,22 @@ class KVCache:
     # Freeing.
 
     def free(self, request: CacheRequest, after_step: int | None = None) -> None:
-        """Free a request's blocks, each group's last first."""
+        """Free a request's blocks, each group's last first; those that wait, ``after_step``, the last group's first."""
         tables = self._tables.pop(request.id, None)
         if tables is None:
             return
+        together: list[list[int]] = [[] for _ in self.pools]
         for manager in self.managers:
             blocks = tables[manager.group].blocks
-            manager.pool.free(blocks[::-1], after_step)
+            if after_step is None:
+                manager.pool.free(blocks[::-1])
+            together[self._place[manager.group]] += blocks
             if manager.recurrent:
                 self._tell_released(request, manager.group, blocks)
+        if after_step is not None:
+            # One list a pool, so that its blocks without a hash come to the front of the queue in its order.
+            for pool, blocks in zip(self.pools, together, strict=True):
+                pool.free(blocks[::-1], after_step)
 
     def held(self, request: CacheRequest) -> set[int]:
         return {block for table in self._tables.get(request.id, ()) for block in table.blocks}

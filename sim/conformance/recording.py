@@ -1,7 +1,7 @@
 """Recorded decisions of real releases: one scenario a file, a result for each release.
 
-``engine-golden/1`` has synchronous schedulers; ``engine-golden-async/1`` asynchronous ones, whose steps and ends are told
-in another way, and are read as the same.
+``engine-golden/1`` has synchronous schedulers; ``engine-golden-async/1`` asynchronous ones, whose steps and ends are
+told in another way, and are read as the same.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from stateat.sim.workload import Arrival
 
 SYNCHRONOUS, ASYNCHRONOUS = "engine-golden/1", "engine-golden-async/1"
 FORMATS = (SYNCHRONOUS, ASYNCHRONOUS)
+MIRROR = {"restore_column": "state-block", "undrafted_rows": "accepted-state"}
+"""Rules of the worker that recordings of all releases mirror, whatever the release's own did; the runner they name."""
 
 Int = Annotated[int, Strict()]
 Bool = Annotated[bool, Strict()]
@@ -180,7 +182,7 @@ def read(path: Path, releases: Sequence[str] = ()) -> list[Recording]:
 
 
 def _decisions(path: Path, form: str, where: str, body: Any) -> Mapping[str, Any]:
-    """Check a release's decisions; asynchronous ones are told as synchronous ones are, with the starts of the worker."""
+    """Check a release's decisions; asynchronous ones are told as synchronous ones are, with the worker's starts."""
     read: dict[str, Any] = _checked(path, where, _RESULT[form], body)
     if form == SYNCHRONOUS:
         return read
@@ -269,7 +271,7 @@ def options_of(config: Mapping[str, Any], release: str, asynchronous: bool = Fal
             Group("mamba", "recurrent", config.get("mamba_block_size", 1600), mamba_cache_mode=mode),
         ),
         preset=f"vllm-{release}",
-        rules={"worker": config.get("worker", "v2")},
+        rules={**MIRROR, "worker": config.get("worker", "v2")},
         num_blocks=config.get("num_blocks", 4000),
         max_num_batched_tokens=config.get("max_num_batched_tokens", 8192),
         max_num_seqs=config.get("max_num_seqs", 128),
@@ -285,7 +287,8 @@ def options_of(config: Mapping[str, Any], release: str, asynchronous: bool = Fal
         prefix_cache_retention_interval=config.get("retention_interval"),
         shared_prefix_checkpoint=config.get("shared_prefix_checkpoint", False),
         speculative=Speculative(
-            "mtp" if eagle else "ngram",
+            # Asynchronously no drafter proposes from tokens that the CPU has not seen.
+            "mtp" if eagle else "ngram_gpu" if asynchronous else "ngram",
             config.get("num_speculative_tokens", 0),
             draft_slots=config.get("draft_slots", 0),
             multi_module=config.get("multi_module_mtp", False),

@@ -1,10 +1,11 @@
 """Fast-forward requests that only decode: until a known step they allocate, publish, copy and finish nothing.
 
 A request is quiet while its chunks stay within the blocks that it has, publish nothing, write nothing that is
-claimed, free nothing and do not end it. Asynchronously one row of it is always in flight: the one before the first step
-that is fast-forwarded is taken out of its batch, and the last one is put into its own. What it did meanwhile follows in closed form from how many of its drafts are
-right, and is told when it wakes: because its time has come, because the budget gets short, or because it is preempted.
-The decisions are the same as without (``fast_forward=False`` turns it off, and tests compare).
+claimed, free nothing and do not end it, and while all its proposals have K drafts. Asynchronously one row of it is
+always in flight: the one before the first step that is fast-forwarded is taken out of its batch, and the last one is
+put into its own. What it did meanwhile follows in closed form from how many of its drafts are right, and is told when
+it wakes: because its time has come, because the budget gets short, or because it is preempted. The decisions are the
+same as without (``fast_forward=False`` turns it off, and tests compare).
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class Quiet:
 
     def enter(self, request: Request, step: int) -> bool:
         """Let a request be quiet from ``step`` on, if that is worth while."""
-        if not self.enabled or request.drafts != self.num_drafts:
+        if not self.enabled or request.acceptance.vary or request.drafts != self.num_drafts:
             return False
         batch = None if self.pipeline is None else self.pipeline.last
         row = None if batch is None else self._in_flight(request, batch)

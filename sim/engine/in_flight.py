@@ -1,7 +1,8 @@
 """Steps in flight: how a step's decisions wait until their outcome is known, and what becomes of those of a request
 that ends.
 
-A pipeline runs a step when it leaves the queue. Asynchronous scheduling launches it at once, and only its outcome waits.
+A pipeline runs a step when it leaves the queue. Asynchronous scheduling launches it at once, and only its outcome
+waits.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 
 from stateat.sim.cache.interface import Cache
 from stateat.sim.engine.request import Request
+from stateat.sim.engine.sampling import verify
 from stateat.sim.events import Observer
 from stateat.sim.options import Options
 from stateat.sim.releases.rules import Rules
@@ -25,7 +27,7 @@ class InFlight:
         self.pipeline: Pipeline[Request] = Pipeline(options.batch_queue)
         self.several = options.batch_queue > 1
         self.asynchronous = options.async_scheduling is True
-        self.num_drafts = options.speculative.num_speculative_tokens
+        self.speculative = options.speculative
         self.stages = options.batch_queue - 1 if self.asynchronous and worker.staggers else 1
         """Stages of an asynchronous pipeline, whose steps a request takes turns in."""
         self.loads = options.kv_consumer or options.offload.blocks > 0
@@ -51,21 +53,48 @@ class InFlight:
                 if self.worker.kinds[copy.group].recurrent:
                     self.observer.release(copy.request, copy.group, [copy.source])
             batch.pinned = []
+        drafts = self.speculative.drafts_behind(len(rows))
         for row in rows:
-            self._scheduled(row, index)
+            self._scheduled(row, index, drafts)
         self.pipeline.push(batch)
         return batch
 
-    def _scheduled(self, row: Row[Request], index: int) -> None:
-        """Count a row in, as if all its drafts were right."""
+    def _scheduled(self, row: Row[Request], index: int, drafts: int) -> None:
+        """Count a row in, as if all its drafts were right; behind it a drafter is asked for so many ``drafts``."""
         request, tokens = row.request, row.end - row.start
         request.computed += tokens
         request.in_flight += tokens
         request.prefilling = request.computed < request.num_tokens + request.placeholders
         if self.asynchronous and not request.prefilling:
             request.placeholders += 1 + row.drafted
-            request.drafts = self.num_drafts
+            request.drafts = drafts
             request.eligible = index + self.stages
+
+    def rests(self, request: Request, index: int) -> bool:
+        """Return True if a request with steps in flight is left out of a step: those surely reach its last token, or
+        it takes turns with others in an asynchronous pipeline."""
+        if not request.placeholders:
+            return False
+        # Its tokens if none of the drafts in flight is right.
+        surely = request.computed + 2 - request.placeholders
+        return surely >= request.num_prompt + request.max_tokens or index < request.eligible
+
+    def launch(self, batch: Batch[Request]) -> None:
+        """Run a batch on the worker."""
+        if self.several and not self.asynchronous:
+            self.observer.launch(batch.index)
+        self.worker.before(batch.index, batch.rows, batch.copies, batch.given)
+        asked = self.speculative.drafts_behind(len(batch.rows))
+        for row in batch.rows:
+            if not row.void:
+                verify(row, asked, self.observer)
+        self.worker.after(batch.rows)
+
+    def forget(self, rows: Sequence[Row[Request]]) -> None:
+        """Forget copies of removed requests whose last row has run."""
+        for row in rows:
+            if row.owner is not None and not self.pipeline.has(row.request):
+                self.worker.leave(row.request)
 
     def done(self) -> Batch[Request] | None:
         """Return the step whose outcome is known now, if the queue is full."""

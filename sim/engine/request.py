@@ -1,4 +1,4 @@
-"""A request inside the engine, and what its drafter will get right."""
+"""A request inside the engine, and what its drafter will propose and get right."""
 
 from __future__ import annotations
 
@@ -17,14 +17,26 @@ from stateat.sim.workload import Arrival
 from stateat.sim.workload.streams import stream
 
 
-class RightDrafts:
-    """Right drafts of each proposal of one request: a cycle, or draws from a seeded generator."""
+class Proposals:
+    """Proposals of one request's drafter: drafts that each has, a cycle, and how many of them are right, a cycle or
+    draws from a seeded generator."""
 
-    __slots__ = ("_draw", "_emitted")
+    __slots__ = ("_draw", "_emitted", "_sizes", "vary")
 
-    def __init__(self, speculative: Speculative, cycle: Sequence[int] | None, seed: int, request: str) -> None:
+    def __init__(
+        self,
+        speculative: Speculative,
+        cycle: Sequence[int] | None,
+        seed: int,
+        request: str,
+        sizes: Sequence[int] | None = None,
+    ) -> None:
+        """``cycle``, ``sizes``: right drafts and drafts of the request's own proposals; none: the engine's."""
         rate = speculative.acceptance_rate if cycle is None else None
         drafts = speculative.num_speculative_tokens
+        self._sizes = tuple(min(size, drafts) for size in sizes or speculative.proposed_drafts or (drafts,))
+        self.vary = min(self._sizes) < drafts or speculative.num_speculative_tokens_per_batch_size is not None
+        """True if a proposal may have fewer than K drafts."""
         self._draw = (
             _cycle(cycle or speculative.cycle, drafts)
             if rate is None
@@ -33,17 +45,22 @@ class RightDrafts:
         self._emitted: NDArray[np.int64] = np.zeros(1, np.int64)
 
     def emitted(self, proposals: int) -> NDArray[np.int64]:
-        """Return in entry m the tokens that verifying m proposals emits; at least ``proposals`` + 1 entries."""
+        """Return in entry m the tokens that verifying m proposals of K drafts emits; at least ``proposals`` + 1
+        entries."""
         have = self._emitted.size - 1
         if have < proposals:
             more = self._draw(have, max(proposals - have, have, 16))
             self._emitted = np.concatenate([self._emitted, self._emitted[-1] + np.cumsum(more + 1)])
         return self._emitted
 
+    def size(self, proposal: int) -> int:
+        """Return how many drafts the m-th proposal has, where a drafter is asked for K."""
+        return self._sizes[proposal % len(self._sizes)]
+
     def of(self, proposal: int) -> int:
         """Return how many drafts of the m-th proposal are right."""
         emitted = self.emitted(proposal + 1)
-        return emitted.item(proposal + 1) - emitted.item(proposal) - 1
+        return min(emitted.item(proposal + 1) - emitted.item(proposal) - 1, self.size(proposal))
 
 
 Draw = Callable[[int, int], NDArray[np.int64]]
@@ -117,7 +134,9 @@ class Request:
         # Steps in flight run on behind its last token.
         outputs = self.max_outputs + (num_drafts + 1) * options.batch_queue
         self.tokens = Tokens.generate(arrival.segments, arrival.index, outputs, arrival.encoder)
-        self.acceptance = RightDrafts(options.speculative, arrival.accepted_drafts, seed, arrival.id)
+        self.acceptance = Proposals(
+            options.speculative, arrival.accepted_drafts, seed, arrival.id, arrival.proposed_drafts
+        )
         self.external = arrival.external
         self.items = items_of(arrival.encoder, self.tokens)
         """Items of the prompt that an encoder computes."""
@@ -152,8 +171,8 @@ class Request:
         """Drafts of the outstanding proposal."""
         self.proposals = 0
         """Proposals that the drafter made for it."""
-        self.proposed = False
-        """The last row that ran left a proposal."""
+        self.proposed = 0
+        """Drafts of the proposal that the last row left that ran."""
         self.junction = 0
         self.prefilling = True
         self.started = False

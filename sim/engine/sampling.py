@@ -12,10 +12,10 @@ from stateat.sim.worker.worker import Row
 
 
 def verify(row: Row[Request], num_drafts: int, observer: Observer) -> None:
-    """Run the model's end of a row: verify its drafts, sample, propose again."""
+    """Run the model's end of a row: verify its drafts, sample, and let the drafter propose up to ``num_drafts``."""
     request = row.request
     request.at = row.end
-    request.proposed = False
+    request.proposed = 0
     if row.end - len(row.drafts) < request.num_prompt + request.sampled:
         return
     accepted = 0
@@ -28,8 +28,8 @@ def verify(row: Row[Request], num_drafts: int, observer: Observer) -> None:
     row.emitted = accepted + 1
     request.sampled += row.emitted
     if num_drafts:
+        request.proposed = min(request.acceptance.size(request.proposals), num_drafts)
         request.proposals += 1
-        request.proposed = True
         if row.owner is not None:
             row.owner.proposals = request.proposals
 

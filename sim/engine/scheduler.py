@@ -20,8 +20,8 @@ from stateat.sim.engine.encoder import Encoder
 from stateat.sim.engine.fast_forward import Quiet
 from stateat.sim.engine.in_flight import InFlight
 from stateat.sim.engine.named_states import NamedStates
+from stateat.sim.engine.outcome import Outcomes
 from stateat.sim.engine.request import Request, placeholders
-from stateat.sim.engine.sampling import settle, verify
 from stateat.sim.engine.sizing import Sizing
 from stateat.sim.engine.step import Step
 from stateat.sim.events import NULL, Observer, Refusal
@@ -30,7 +30,6 @@ from stateat.sim.releases.policy import Policy
 from stateat.sim.releases.rules import Rules
 from stateat.sim.rules.restore_column import config_block
 from stateat.sim.worker.block_tables import BlockTables, widths
-from stateat.sim.worker.pipeline import Batch
 from stateat.sim.worker.state import Asked
 from stateat.sim.worker.worker import Row
 from stateat.sim.workload import Arrival
@@ -56,6 +55,9 @@ class Scheduler:
         self.observer = observer
         self.seed = seed
         self.num_drafts = options.speculative.num_speculative_tokens
+        # Where a batch's size says how many are drafted, rows have no common width.
+        self.padded = self.num_drafts > 0 and options.speculative.num_speculative_tokens_per_batch_size is None
+        """True if placeholders may make a row as wide as those beside it."""
         self.most = rules.running.most(options)
         """Requests that may run at once."""
         self.threshold = options.long_prefill_token_threshold
@@ -78,6 +80,7 @@ class Scheduler:
             ),
             export=self._exported if options.num_prefill_checkpoint_blocks else None,
             kernel=rules.state_writes,
+            undrafted_are_plain=rules.undrafted_rows,
             mamba_chunk_size=options.mamba_chunk_size,
         )
         self.waiting: deque[Request] = deque()
@@ -94,6 +97,16 @@ class Scheduler:
         fast_forward = fast_forward and whole and self.pipeline.depth == 1 + self.asynchronous
         pipeline = self.pipeline if self.asynchronous else None
         self.quiet = Quiet(self.cache, self.worker, observer, self.num_drafts, fast_forward, pipeline)
+        self.outcomes = Outcomes(
+            self.cache,
+            rules,
+            observer,
+            self.in_flight,
+            self.encoder,
+            self.quiet,
+            leave=self._leave,
+            rest=lambda request: self.active.remove(request),
+        )
         self.admissions = 0
         self.preempted_in_vain = 0
         """Preemptions since some request last got further than it had ever been."""
@@ -199,9 +212,10 @@ class Scheduler:
         if self.pipeline.last is not None:
             # Steps that were skipped were alike.
             self.pipeline.last.index = index - 1
-        for request in [r for r in self.running if r.id in self._aborted]:
-            self._wake(request, index)
-        self._abort(index, result, late=False)
+        if self._aborted:
+            for request in [r for r in self.running if r.id in self._aborted]:
+                self._wake(request, index)
+            self._abort(index, result, late=False)
         if self._reset_asked:
             self._reset_asked = False
             while self._reset_running and self.running:
@@ -225,39 +239,37 @@ class Scheduler:
         batch = self.in_flight.add(index, rows)
         batch.quiet_tokens = self.quiet.tokens
         if self.asynchronous:
-            self._launch(batch)
+            self.in_flight.launch(batch)
         oldest = self.in_flight.done() if self.in_flight.several else batch
         result.filled = oldest is None
-        self._abort(index, result, late=True)
+        if self._aborted:
+            self._abort(index, result, late=True)
         if oldest is not None:
             if not self.asynchronous:
-                self._launch(oldest)
-            self._update(oldest, result)
-            self.cache.commit(oldest.published)
+                self.in_flight.launch(oldest)
+            if self.outcomes.hear(oldest, result):
+                self.preempted_in_vain = 0
         return result
 
-    def _launch(self, batch: Batch[Request]) -> None:
-        """Run a batch on the worker."""
-        if self.in_flight.several and not self.asynchronous:
-            self.observer.launch(batch.index)
-        self.worker.before(batch.index, batch.rows, batch.copies, batch.given)
-        for row in batch.rows:
-            if not row.void:
-                verify(row, self.num_drafts, self.observer)
-        self.worker.after(batch.rows)
+    def _leave(self, request: Request) -> None:
+        """Take a request that ended off the lists."""
+        if request.order >= 0:
+            self.running.remove(request)
+            self.active.remove(request)
+        else:
+            self.waiting.remove(request)
 
     def _abort(self, index: int, result: Step, late: bool) -> None:
         names = [name for name, when in self._aborted.items() if when == late]
         for request in [r for r in (*self.running, *self.waiting) if r.id in names]:
-            if request in self.running:
-                self.running.remove(request)
-                self.active.remove(request)
+            if request.order >= 0:
                 self.cache.lower_tier.save_cancelled(request, request.in_flight)
+                self._leave(request)
                 self.in_flight.drop(request)
                 self.in_flight.end(request)
             else:
+                self._leave(request)
                 request.gone = True
-                self.waiting.remove(request)
             self.encoder.free(request)
             self.observer.abort(request.id)
             result.finished.append(request.id)
@@ -274,10 +286,10 @@ class Scheduler:
             if left <= 0:
                 break
             position += 1
-            if request.in_flight and self._rests(request, index):
+            if request.in_flight and self.in_flight.rests(request, index):
                 continue
             count, why = self._running_tokens(request, left)
-            if count <= 0 and request.in_flight:
+            if count <= 0 and request.in_flight and why == "decode":
                 # Its next token is not known yet.
                 continue
             if count <= 0:
@@ -304,15 +316,6 @@ class Scheduler:
             self._chunk(request, count, rows, why)
             used += count
         return used, preempted
-
-    def _rests(self, request: Request, index: int) -> bool:
-        """Return True if a request with steps in flight is left out of a step: those surely reach its last token, or
-        it takes turns with others in an asynchronous pipeline."""
-        if not request.placeholders:
-            return False
-        # Its tokens if none of the drafts in flight is right.
-        surely = request.computed + 2 - request.placeholders
-        return surely >= request.num_prompt + request.max_tokens or index < request.eligible
 
     def _running_tokens(self, request: Request, left: int) -> tuple[int, str]:
         """Return how many tokens a running request takes of those left, and the rule that ended its chunk."""
@@ -385,7 +388,7 @@ class Scheduler:
             drafted = 0
             alone = self.rules.padding.alone and not prefills and start > 0
             roomy = self.rules.padding.waits or start + count + self.num_drafts < self.options.max_model_len
-            if self.num_drafts and count == 1 and (only_decodes or alone) and roomy:
+            if self.padded and count == 1 and (only_decodes or alone) and roomy:
                 # Placeholders make it as wide as the rows beside it, so that a full CUDA graph fits.
                 drafted = self.num_drafts
                 count += drafted
@@ -494,74 +497,6 @@ class Scheduler:
         self.waiting.appendleft(request)
         self.preempted_in_vain += 1
         self.observer.preempt(request.id)
-
-    # After the forward pass.
-
-    def _update(self, batch: Batch[Request], result: Step) -> None:
-        """Hear of the outcome of a batch: what was sampled, published and stored, and who ended."""
-        rows, in_flight = batch.rows, self.in_flight
-        result.decode_tokens = batch.quiet_tokens
-        if not in_flight.several or in_flight.waits:
-            self.cache.run(batch.index, batch.pinned)
-        heard: list[tuple[Row[Request], Request]] = []
-        for row in rows:
-            request = row.request
-            if row.start < request.prefill_end:
-                result.prefill_tokens += row.end - row.start
-            else:
-                result.decode_tokens += row.end - row.start
-            if in_flight.several:
-                listener = in_flight.returns(row)
-                if listener is None:
-                    continue
-            else:
-                listener = request
-                request.computed = row.end
-            heard.append((row, listener))
-            if settle(row, listener, self.observer):
-                self.preempted_in_vain = 0
-        for row, request in heard:
-            self._publish(row, request)
-        prefills = [(row.request, row.end) for row in rows if row.start < row.request.num_prompt and not row.void]
-        self.cache.lower_tier.store(prefills, batch.full)
-        for row, request in heard:
-            self._end(row, request, batch.index, result)
-        for row in rows:
-            if row.owner is not None and not self.pipeline.has(row.request):
-                self.worker.leave(row.request)
-
-    def _publish(self, row: Row[Request], request: Request) -> None:
-        """Publish what a row's outcome has made known, where that is not left to the next chunk."""
-        if not row.emitted or row.stale or request.order < 0:
-            return
-        if self.rules.publish.at_commit and (self.num_drafts or self.asynchronous):
-            # What a stop trims was computed and is not the request's; its last token never is.
-            self.cache.publish(request, min(request.computed - request.in_flight, request.num_tokens - 1))
-        elif self.asynchronous:
-            self.cache.publish(request, request.computed - request.placeholders)
-
-    def _end(self, row: Row[Request], request: Request, index: int, result: Step) -> None:
-        """End a request whose last token a row has sampled, or see whether it is quiet from now on."""
-        if not self.in_flight.several:
-            request.prefilling = not row.emitted
-            if row.emitted:
-                request.drafts = self.num_drafts
-        elif row.emitted and self.num_drafts and not (self.asynchronous or row.stale):
-            request.drafts = self.num_drafts
-        if request.items:
-            self.encoder.passed(request, request.computed - request.placeholders)
-        if request.outputs >= request.max_outputs:
-            if request.order >= 0:
-                self.running.remove(request)
-                self.active.remove(request)
-            else:
-                self.waiting.remove(request)
-            self.in_flight.end(request)
-            self.encoder.free(request)
-            self.observer.finish(request.id)
-            result.finished.append(request.id)
-        elif not (request.prefilling or self.encoder.holds(request)) and self.quiet.enter(request, index + 1):
-            self.active.remove(request)
 
     # Quiet requests.
 

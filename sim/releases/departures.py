@@ -6,13 +6,24 @@ force, so that a rule that is put in instead counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from stateat.sim.cache.drafter_drop import DRAFTER_DROP
 from stateat.sim.options import Options
 from stateat.sim.releases.presets import PRESETS, table
+from stateat.sim.rules.checkpoint import CHECKPOINT
 from stateat.sim.rules.partial_hits import PARTIAL_HITS_WHEN
+from stateat.sim.rules.record import Demand
+
+
+class How(Enum):
+    """Ways in which a release departs from its preset."""
+
+    STOPS = "it refuses this, or stops with an error"
+    DECIDES = "it decides otherwise"
+    SERVER = "a whole server does otherwise, while its scheduler, driven alone, decides as the preset"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +31,7 @@ class Departure:
     """An option with which a preset decides otherwise than its release, or runs what that would not."""
 
     option: str
-    """The key in ``engine``."""
+    """The key in ``engine``; of requests in ``workload``."""
     applies: Callable[[Options, Mapping[str, str]], bool]
     """(options, rule values in force)"""
     text: str
@@ -29,6 +40,14 @@ class Departure:
     """The first preset that it is true of; '': the first of all."""
     until: str = ""
     """The last one; '': the last of all."""
+    asked: Callable[[Sequence[Demand]], bool] = lambda requests: True
+    """Requests with which it is so."""
+    how: How = How.STOPS
+
+    @property
+    def place(self) -> str:
+        """The key in a file."""
+        return f"workload.{self.option}" if self.option.startswith("requests.") else f"engine.{self.option}"
 
     @property
     def presets(self) -> list[str]:
@@ -79,7 +98,7 @@ def _tail_behind_a_draft(options: Options, rules: Mapping[str, str]) -> bool:
 
 def _decode_spans_a_unit(options: Options, rules: Mapping[str, str]) -> bool:
     wide = options.speculative.num_speculative_tokens >= options.hash_unit
-    return bool(options.num_prefill_checkpoint_blocks) and wide and rules["checkpoint"] == "at-prefill-end"
+    return bool(options.num_prefill_checkpoint_blocks) and wide and CHECKPOINT[rules["checkpoint"]].rekeys
 
 
 def _padding_cut(options: Options, rules: Mapping[str, str]) -> bool:
@@ -88,9 +107,33 @@ def _padding_cut(options: Options, rules: Mapping[str, str]) -> bool:
     return cut and not (split and options.enable_prefix_caching)
 
 
-def _window_past_hashes(options: Options, rules: Mapping[str, str]) -> bool:
-    windows = any(group.sliding_window and group.prefix_cacheable for group in options.groups)
-    return windows and DRAFTER_DROP[rules["drafter_drop"]].ahead(options) > 1
+def _past_hashes(options: Options, rules: Mapping[str, str]) -> bool:
+    cached = [group for group in options.groups if group.prefix_cacheable]
+    windows = any(group.sliding_window for group in cached)
+    # Full attention is looked up as far as there are hashes, and states then no further; so are those inside blocks.
+    fine = PARTIAL_HITS_WHEN[rules["partial_hits_when"]].on(options)
+    whole = any(not fine or group.block_size == options.hash_unit for group in cached)
+    states = whole and all(group.recurrent for group in cached)
+    return (windows or states) and DRAFTER_DROP[rules["drafter_drop"]].ahead(options) > 1
+
+
+def _parallel(options: Options, rules: Mapping[str, str]) -> bool:
+    return options.decode_context_parallel_size > 1
+
+
+def _parallel_windows(options: Options, rules: Mapping[str, str]) -> bool:
+    return _parallel(options, rules) and any(group.sliding_window for group in options.groups)
+
+
+def _parallel_states_alone(options: Options, rules: Mapping[str, str]) -> bool:
+    alone = len(options.groups) == 1 and bool(options.recurrent) and options.enable_prefix_caching
+    return _parallel(options, rules) and alone and not PARTIAL_HITS_WHEN[rules["partial_hits_when"]].parallel
+
+
+def _parallel_connector(options: Options, rules: Mapping[str, str]) -> bool:
+    # They ask the groups by themselves.
+    apart = rules["connector"] in ("longest-group", "divergent")
+    return _parallel(options, rules) and apart and bool(options.recurrent) and bool(options.attention)
 
 
 def _no_budget(options: Options, rules: Mapping[str, str]) -> bool:
@@ -104,17 +147,27 @@ def _no_budget(options: Options, rules: Mapping[str, str]) -> bool:
     return taken >= options.max_num_batched_tokens
 
 
+def _brought(requests: Sequence[Demand]) -> bool:
+    return any(request.external for request in requests)
+
+
+def _hashes_ahead(options: Options, rules: Mapping[str, str]) -> bool:
+    return DRAFTER_DROP[rules["drafter_drop"]].ahead(options) > 0
+
+
 DEPARTURES = (
     Departure(
         "enable_prefix_caching",
         lambda options, rules: not options.enable_prefix_caching and bool(options.recurrent),
         "without prefix caching a server of any release keeps one state of a request, and one for each draft "
         "(mamba_cache_mode none); here a recurrent group holds what its own mode holds",
+        how=How.SERVER,
     ),
     Departure(
         "groups",
         _one_mode,
         "a server of any release has one mamba_cache_mode for all its recurrent groups; here each group has its own",
+        how=How.SERVER,
     ),
     Departure(
         "prefix_match_unit",
@@ -131,13 +184,14 @@ DEPARTURES = (
         "groups",
         _window_inside_blocks,
         "releases to vLLM 0.27 stop with an assertion where hits are finer than a sliding window's block",
-        until="vllm-0.27.0",
+        until="vllm-0.27.1",
     ),
     Departure(
         "groups",
         _uncut,
         "with attention blocks of several sizes releases to vLLM 0.28 stop with an assertion where a hit ends inside "
         "one, and miscount free blocks where a connector brings more",
+        how=How.DECIDES,
         until="vllm-0.28.0",
     ),
     Departure(
@@ -148,8 +202,9 @@ DEPARTURES = (
     ),
     Departure(
         "speculative.multi_module",
-        _window_past_hashes,
-        "vLLM 0.33 stops with an error where a sliding window is looked up past the last token whose hash is known",
+        _past_hashes,
+        "vLLM 0.33 stops with an error where a sliding window, or states without attention beside them, are looked up "
+        "past the last token whose hash is known",
         since="vllm-0.33.0",
     ),
     Departure(
@@ -164,14 +219,15 @@ DEPARTURES = (
         _decode_spans_a_unit,
         "releases from vLLM 0.30 on take a decode and its drafts that reach over a hash unit for a chunk that exports "
         "a state, and stop with an assertion where it would be published past the last token whose hash is known",
-        since="vllm-0.32.0",
+        since="vllm-0.30.0",
     ),
     Departure(
         "long_prefill_token_threshold",
         _padding_cut,
         "releases from vLLM 0.29 on stop with an assertion where it cuts the placeholders of a request that is padded, "
-        "unless chunks are split at recurrent blocks",
+        "unless chunks are split at recurrent blocks; they want room for what is left of them",
         since="vllm-0.29.0",
+        how=How.DECIDES,
     ),
     Departure(
         "max_num_batched_tokens",
@@ -180,10 +236,58 @@ DEPARTURES = (
         "each of max_num_seqs, in 0.33 those for its K drafts (K + 1 for dflash)",
     ),
     Departure(
+        "decode_context_parallel_size",
+        _parallel_windows,
+        "releases refuse a sliding window on several ranks of context parallelism, or stop with an assertion",
+    ),
+    Departure(
+        "decode_context_parallel_size",
+        _parallel_states_alone,
+        "releases to vLLM 0.28 stop with an assertion where a recurrent group is alone on several ranks of context "
+        "parallelism",
+        until="vllm-0.28.0",
+    ),
+    Departure(
+        "decode_context_parallel_size",
+        _parallel_connector,
+        "releases to vLLM 0.27 look attention up in the blocks of one rank for a connector, and find nothing or too "
+        "little",
+        until="vllm-0.27.0",
+        asked=_brought,
+        how=How.DECIDES,
+    ),
+    Departure(
         "offload.blocks",
         lambda options, rules: options.offload.blocks > 0,
         "a release loads and stores beside its steps, and a request waits for what it loads; "
         "here that is there at once",
+        how=How.DECIDES,
+    ),
+    Departure(
+        "requests.external",
+        lambda options, rules: bool(options.recurrent),
+        "any release counts a block too few for a state that a connector brings, and stops with an error where the "
+        "pool has no other; here the request waits",
+        asked=_brought,
+    ),
+    Departure(
+        "requests.external",
+        _hashes_ahead,
+        "with a connector a server of vLLM 0.33 has no hashes that look ahead, and its drafter gives up a block of "
+        "each hit; here they look ahead (engine.speculative.hash_lookahead: false makes it as there)",
+        since="vllm-0.33.0",
+        asked=_brought,
+        how=How.SERVER,
+    ),
+    Departure(
+        "requests.load_error",
+        lambda options, rules: True,
+        "any release ends such a request with an error unless kv_load_failure_policy is recompute; then it hears of "
+        "the failure after a step, and computes from the first block that failed (with several groups releases to "
+        "vLLM 0.29 stop with an error, later ones look the request up again where the connector names it); here it is "
+        "known before",
+        asked=lambda requests: any(request.load_error for request in requests),
+        how=How.DECIDES,
     ),
 )
 
@@ -207,7 +311,8 @@ def refused_blocks(options: Options) -> list[str]:
     return texts
 
 
-def departures(options: Options) -> list[str]:
+def departures(options: Options, requests: Sequence[Demand] = (), ways: Collection[How] = tuple(How)) -> list[str]:
     """Tell what is known to be otherwise in the release of these options' preset: ``engine.KEY: what it does``."""
     rules = table(options.preset, options.rules)
-    return [f"engine.{d.option}: {d.text}" for d in DEPARTURES if d.applies(options, rules)]
+    found = [each for each in DEPARTURES if each.applies(options, rules) and each.asked(requests)]
+    return [f"{each.place}: {each.text}" for each in found if each.how in ways]

@@ -45,7 +45,7 @@ STALE_OUTPUT: Rule[StaleOutput] = Rule(
     {
         "delivered-late": Value(
             StaleOutput(),
-            "The request gets them, and starts anew once it has; those of a request that a reset puts back are dropped.",
+            "The request gets them, and starts anew once it has; after a reset they are dropped.",
             "vLLM from 0.27 on",
         ),
         "counted": Value(

@@ -32,7 +32,7 @@ class PartialHitsWhen:
     asked: Callable[[Group], bool]
     """Groups that must be able to; windows and scratch are not, unless their block is the hash unit."""
     parallel: bool = True
-    """True if context parallelism has them too, for states as wide as the hash unit already."""
+    """True if context parallelism has them too, for states as wide as the hash unit already that are not alone."""
     tails_alone: bool = False
     """True if chunks stop at a prompt's tail without them too, where the hash unit is less than a scheduler block."""
 
@@ -41,16 +41,16 @@ class PartialHitsWhen:
         unit, ranks = options.hash_unit, options.decode_context_parallel_size
         if not options.partial_hits or (ranks > 1 and not self.parallel):
             return False
-        least = unit if ranks > 1 else unit + 1
+        least = unit if ranks > 1 and len(options.groups) > 1 else unit + 1
         unable = (g for g in options.groups if g.sliding_window or not g.prefix_cacheable)
         return any(g.aligned and g.block_size >= least for g in options.groups) and not any(
             self.asked(g) and g.block_size != unit for g in unable
         )
 
     def stops(self, options: Options) -> bool:
-        """Return True if chunks stop at a prompt's end in hash units."""
-        finer = self.tails_alone and options.partial_hits and options.hash_unit < options.scheduler_block_size
-        return finer or self.on(options)
+        """Return True if chunks stop at a prompt's end in hash units, where these are less than a scheduler block."""
+        finer = options.partial_hits and options.hash_unit < options.scheduler_block_size
+        return finer and (self.tails_alone or self.on(options))
 
 
 PARTIAL_HITS_WHEN: Rule[PartialHitsWhen] = Rule(
@@ -72,7 +72,8 @@ PARTIAL_HITS_WHEN: Rule[PartialHitsWhen] = Rule(
         "cacheable-groups": Value(
             PartialHitsWhen(cacheable),
             "Those with a state block in `align` mode wider than the hash unit, or on several ranks of context "
-            "parallelism as wide as it, unless a window has another block than the unit; scratch groups do not count.",
+            "parallelism and beside another group as wide as it, unless a window has another block than the unit; "
+            "scratch groups do not count.",
             "vLLM 0.29",
         ),
     },

@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from stateat.sim.arguments import path, whole
-from stateat.sim.cache.drafter_drop import DRAFTER_DROP
 from stateat.sim.errors import InputError
 from stateat.sim.options import RECORDS, Options
 from stateat.sim.printable import few, short
@@ -35,7 +34,7 @@ from stateat.sim.scenario.truth import wrong as wrong_truth
 from stateat.sim.schema import Complaint, choice, described
 from stateat.sim.workload import Arrival
 from stateat.sim.workload.generate import Workload, requests
-from stateat.sim.workload.inline import too_long
+from stateat.sim.workload.inline import arrivals_of, too_long
 from stateat.sim.workload.named_states import StateChange
 
 M = TypeVar("M", bound=BaseModel)
@@ -239,27 +238,7 @@ def warnings(run: Run) -> list[str]:
     """Return what to warn of in a run: what the preset's own release would refuse (it runs here nevertheless) or decide
     otherwise, and what is likely a slip."""
     options = run.options
-    texts = refused_blocks(options) + departures(options)
-    written = run.workload.requests or ()
-    if options.recurrent and any(request.external for request in written):
-        texts.append(
-            "workload.requests.external: any release counts a block too few for a state that a connector brings, and "
-            "stops with an error where the pool has no other; here the request waits"
-        )
-    guard = DRAFTER_DROP[table(options.preset, options.rules)["drafter_drop"]]
-    if guard.ahead(options) and any(request.external for request in written):
-        texts.append(
-            "workload.requests.external: with a connector a server of vLLM 0.33 has no hashes that look ahead, and its "
-            "drafter gives up a block of each hit; here they look ahead (engine.speculative.hash_lookahead: false "
-            "makes it as there)"
-        )
-    if any(request.load_error for request in written):
-        texts.append(
-            "workload.requests.load_error: any release ends such a request with an error unless "
-            "kv_load_failure_policy is recompute; then it hears of the failure after a step, and computes from the "
-            "first block that failed (with several groups releases to vLLM 0.29 stop with an error, later ones look "
-            "the request up again where the connector names it); here it is known before"
-        )
+    texts = refused_blocks(options) + departures(options, arrivals_of(run.workload.requests or ()))
     trace = run.workload.trace
     if trace and trace.format != "jsonl" and trace.time_scale == 1 and options.clock == "steps":
         texts.append("the trace's microseconds become step numbers: set trace.time_scale (0.0001: steps of 10 ms)")

@@ -1,7 +1,7 @@
 """The physical model: from block tables and chunks to copies, reads and writes (docs/events.md).
 
-Written once: every engine, embedded or real, hands its decisions to it. This is the worker of vLLM's runner v2, as it
-should be; :mod:`stateat.sim.worker.faults` has others, each of which overrides one thing.
+Written once: every engine, embedded or real, hands its decisions to it. This is the worker of vLLM's runner v2;
+:mod:`stateat.sim.worker.faults` has others, each of which overrides one thing.
 """
 
 from __future__ import annotations
@@ -77,9 +77,11 @@ class Worker:
         block_tables: BlockTables,
         export: Export | None = None,
         kernel: StateWrites = EVERY_BOUNDARY,
+        undrafted_are_plain: bool = False,
         mamba_chunk_size: int = 0,
     ) -> None:
         """``seed``: column of a restored request's state, counted in ``config_block`` tokens where it counts in those.
+        ``undrafted_are_plain``: a row without drafts reads the running column, whatever was accepted (``align`` mode).
         ``mamba_chunk_size``: tokens of a kernel's chunk in ``all`` mode; 0: as many as a block's."""
         self.num_drafts = num_speculative_tokens
         self.kinds = groups
@@ -92,6 +94,7 @@ class Worker:
         self.observer = observer
         self.export = export
         self.kernel = kernel
+        self.undrafted_are_plain = undrafted_are_plain
         self.mamba_chunk_size = mamba_chunk_size
         self.started_from: dict[tuple[str, int], int] = {}
         """Slots from which (request, group) are started in this step."""
@@ -178,7 +181,8 @@ class Worker:
         request, state = row.request, row.request.worker
         pages, column = state.pages[group], state.running[group]
         if self.speculative(row):
-            read = slot_at(pages, column + self.bias(row, group))
+            plain = self.undrafted_are_plain and not row.drafts
+            read = slot_at(pages, column + (0 if plain else self.bias(row, group)))
             # More drafts than the drafter's K have no columns of their own.
             most = min(len(row.drafts) + 1, len(pages) - column)
             writes = [(row.start + 1 + j, pages[column + j]) for j in range(most)]
@@ -266,7 +270,7 @@ class Worker:
             state = row.request.worker
             known = row.end - len(row.drafts)
             kept = max(row.emitted, 1)
-            count = self.count(kept) if row.drafted else kept
+            count = self.count(kept, row.drafted) if row.drafted else kept
             for group, _ in self.all_mode:
                 state.accepted[group] = count
             for group, block in self.recurrent:
@@ -283,8 +287,9 @@ class Worker:
                     pages = state.pages[group]
                     self._copy(row.request.id, group, "post", pages, column, boundary - known, pages[target])
 
-    def count(self, kept: int) -> int:
-        """Return the count that is remembered where a verification kept so many tokens, 1 to K + 1."""
+    def count(self, kept: int, drafted: int) -> int:
+        """Return the count that is remembered where a verification of so many drafts kept so many tokens, 1 to one
+        more than ``drafted``."""
         return kept
 
     def saves(self, column: int, target: int) -> bool:

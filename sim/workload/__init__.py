@@ -34,6 +34,8 @@ class Arrival:
     """The request whose end it waits for (closed loops, the next turn of a conversation)."""
     snapshots: tuple[int, ...] = ()
     """Positions of its prompt where the client asks for a state."""
+    proposed_drafts: tuple[int, ...] | None = None
+    """Overrides the engine's cycle of drafts that proposals have."""
 
     @property
     def num_prompt_tokens(self) -> int:

@@ -54,6 +54,10 @@ class Begun(TypedDict):
 
     free: Whole
     warnings: list[Words]
+    depth: Annotated[int, Field(ge=1, le=1000)]
+    """Steps that may be under way, the newest included."""
+    ahead: bool
+    """The release schedules asynchronously."""
 
 
 class StepAnswer(TypedDict):
@@ -67,10 +71,18 @@ class StepAnswer(TypedDict):
     copies: list[tuple[str, Whole, Whole, Whole]]
 
 
+class Aborted(TypedDict):
+    """Answer to requests that were taken away."""
+
+    log: list[Event]
+
+
 class Commit(TypedDict):
     """Answer to the sampled tokens."""
 
     log: list[Event]
+    taken: dict[str, Whole]
+    """Tokens that were added to a request's outputs."""
     finished: list[str]
     free: Whole
 
@@ -120,6 +132,7 @@ HELLO = Answer(Hello)
 BEGUN = Answer(Begun)
 ADDED = Answer(dict)
 STEP = Answer(StepAnswer)
+ABORTED = Answer(Aborted)
 COMMIT = Answer(Commit)
 
 
@@ -131,6 +144,7 @@ class AnswerCheck:
         self.blocks_in_pool = options.num_blocks
         self.sizes = [group.block_size for group in options.groups]
         self.recurrent = frozenset(options.recurrent)
+        self.state_block = options.state_block
         self.longest = options.max_model_len + options.speculative.num_speculative_tokens + 1
 
     def names(self, names: Sequence[str], requests: Mapping[str, Request]) -> None:
@@ -147,18 +161,30 @@ class AnswerCheck:
                 for blocks in part:
                     self._slots(blocks)
 
+    def start(self, name: str, counted: int, right: int) -> None:
+        """The scheduler counts what the worker has computed, and what is still under way."""
+        self._hold(counted == right, f"a chunk of {name} from {counted} on", f"{right}, by the steps under way")
+
     def chunk(self, request: Request, start: int, end: int, drafts: int, export: int) -> None:
         """A chunk starts before it ends, at tokens that are there, in blocks that it was given."""
         what = f"chunk [{start}, {end}) of {request.id}"
-        known = request.num_tokens + drafts
+        # A row that sampled nothing, behind clipped placeholders, leaves a request behind its own last token.
+        known = max(request.num_prompt + max(request.sampled, request.outputs), request.at + 1) + drafts
+        # Nor is there more of it than a release asks for that has not lost outputs (0.26 does, behind a reset).
+        known = min(known, request.tokens.ids.size)
         self._hold(start < end <= known, what, f"one in its {known:,} tokens")
         pages = request.pages
         held = [len(pages[g]) * size if g < len(pages) else 0 for g, size in enumerate(self.sizes)]
         self._hold(end <= min(held), what, f"one in the {min(held):,} tokens of its blocks")
         if export:
-            columns = min(-(-end // self.sizes[g]) for g in self.recurrent) if self.recurrent else 0
+            # Aligned groups alone export, and have one block size.
+            columns = -(-end // self.state_block) if self.state_block else 0
             fits = start < export < end and columns > 1
             self._hold(fits, f"{what} exporting a state@{export}", "one inside it, into the column before its last")
+
+    def taken(self, name: str, count: int, sampled: int) -> None:
+        """A request gets no more tokens than it sampled."""
+        self._hold(count <= sampled, f"{count} tokens taken for {name}", f"at most the {sampled} that it sampled")
 
     def moves(
         self,

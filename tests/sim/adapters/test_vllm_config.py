@@ -28,6 +28,8 @@ OTHERS: dict[type, dict[str, Any]] = {
         "max_num_batched_tokens": 99,
         "max_num_seqs": 9,
         "max_concurrent_batches": 2,
+        "async_scheduling": True,
+        "kv_consumer": True,
         "max_model_len": 999,
         "long_prefill_token_threshold": 9,
         "enable_prefix_caching": False,
@@ -62,6 +64,8 @@ OTHERS: dict[type, dict[str, Any]] = {
         "num_speculative_tokens": 3,
         "accepted_drafts": (1,),
         "acceptance_rate": 0.5,
+        "num_speculative_tokens_per_batch_size": ((1, 4, 1),),
+        "proposed_drafts": (1, 0),
         "draft_slots": 1,
         "multi_module": True,
         "block_drop": False,
@@ -121,14 +125,14 @@ def test_what_only_the_reference_engine_has_has_a_default_to_be_at() -> None:
 def test_what_is_refused_is_named_with_what_was_found_and_is_allowed() -> None:
     options = replace(
         OPTIONS,
-        max_concurrent_batches=2,
+        decode_context_parallel_size=2,
         offload=Offload(8),
         groups=(replace(GROUPS[0], prefix_cacheable=False), GROUPS[1]),
         rules={"split": "no", "worker": "v1"},
     )
     assert list(refused(options, "engine")) == [
         "engine.groups.0.prefix_cacheable: found false, allowed true: it is the reference engine's alone",
-        "engine.max_concurrent_batches: found 2, allowed 1: it is the reference engine's alone",
+        "engine.decode_context_parallel_size: found 2, allowed 1: it is the reference engine's alone",
         "engine.offload.blocks: found 8, allowed 0: it is the reference engine's alone",
         "engine.rules.split: found no, allowed none: a release decides by rules of its own",
     ]
@@ -145,10 +149,17 @@ def test_rules_of_the_physical_model_are_rules() -> None:
 def test_options_are_told_under_their_own_names() -> None:
     said = wire(OPTIONS)
     assert said["groups"][1] == {
-        "name": "gdn", "recurrent": True, "block_size": 32, "eagle": False, "sliding_window": 0,
-        "mamba_cache_mode": "align",
+        "name": "gdn", "recurrent": True, "block_size": 32, "rank_block_size": 32, "eagle": False,
+        "sliding_window": 0, "mamba_cache_mode": "align",
     }  # fmt: skip
     assert (said["hash_unit"], said["scheduler_block_size"], said["cache_config_block_size"]) == (16, 32, 32)
+
+
+def test_a_release_is_told_the_block_of_one_rank() -> None:
+    groups = (GROUPS[0], GROUPS[1], replace(GROUPS[0], name="window", sliding_window=9))
+    said = wire(replace(OPTIONS, groups=groups, decode_context_parallel_size=2))
+    sizes = [(group["block_size"], group["rank_block_size"]) for group in said["groups"]]
+    assert sizes == [(16, 8), (32, 32), (16, 16)] and said["decode_context_parallel_size"] == 2
 
 
 @pytest.mark.parametrize(
@@ -158,6 +169,7 @@ def test_options_are_told_under_their_own_names() -> None:
         ("eagle3", 2, "eagle3"),
         ("dflash", 3, "dflash"),
         ("ngram", 0, "ngram"),
+        ("suffix", 0, "suffix"),
         ("ngram", 1, "draft_model"),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,13 @@ from stateat.sim.options import Offload, Options, Speculative
 from stateat.sim.releases.departures import DEPARTURES, Departure, departures
 from stateat.sim.releases.presets import PRESETS, table
 from stateat.sim.releases.support import lacks
+from stateat.sim.workload import Arrival
 
 ATTENTION = Group("attention", "full-attention", 16)
 STATES = Group("states", "recurrent", 64)
 PLAIN: dict[str, Any] = {"groups": (ATTENTION, STATES), "preset": "vllm-0.26.0"}
+EXTERNAL: dict[str, Any] = {"requests": [Arrival("a", 0, 0, ((1, 40),), external=16)]}
+PARALLEL: dict[str, Any] = {"decode_context_parallel_size": 2}
 # By the text's beginning: a configuration that is told so, and how the same is not.
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "without prefix caching": (
@@ -106,12 +109,27 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"max_num_batched_tokens": 64, "max_num_seqs": 32, "speculative": Speculative("ngram", 2, draft_slots=2)},
         {"max_num_batched_tokens": 65, "max_num_seqs": 32, "speculative": Speculative("ngram", 2, draft_slots=2)},
     ),
+    "releases refuse a sliding window on several ranks": (
+        {"groups": (ATTENTION, Group("window", "full-attention", 16, sliding_window=9)), **PARALLEL},
+        {"groups": (ATTENTION, STATES), **PARALLEL},
+    ),
+    "releases to vLLM 0.28 stop with an assertion where a recurrent group is alone": (
+        {"groups": (STATES,), **PARALLEL},
+        {"groups": (STATES,), **PARALLEL, "preset": "vllm-0.29.0"},
+    ),
+    "releases to vLLM 0.27 look attention up": ({**EXTERNAL, **PARALLEL}, PARALLEL),
     "a release loads and stores beside its steps": ({"offload": Offload(8)}, {}),
+    "any release counts a block too few": (EXTERNAL, {}),
+    "with a connector a server of vLLM 0.33": (
+        {**EXTERNAL, "preset": "vllm-0.33.0", "speculative": Speculative("mtp", 3)},
+        {**EXTERNAL, "preset": "vllm-0.33.0", "speculative": Speculative("mtp", 3, hash_lookahead=False)},
+    ),
+    "any release ends such a request": ({"requests": [Arrival("a", 0, 0, ((1, 40),), load_error=True)]}, EXTERNAL),
 }
 
 
-def told(**changes: Any) -> list[str]:
-    return departures(Options(**{**PLAIN, **changes}))
+def told(requests: Sequence[Arrival] = (), **changes: Any) -> list[str]:
+    return departures(Options(**{**PLAIN, **changes}), requests)
 
 
 def test_a_plain_hybrid_departs_from_no_release() -> None:
@@ -123,7 +141,7 @@ def test_a_plain_hybrid_departs_from_no_release() -> None:
 def test_each_is_told_by_its_option_where_it_is_and_nowhere_else(departure: Any, text: str) -> None:
     with_it, without = CASES[text]
     assert departure.text.startswith(text)
-    assert f"engine.{departure.option}: {departure.text}" in told(**with_it)
+    assert f"{departure.place}: {departure.text}" in told(**with_it)
     assert not any(departure.text in said for said in told(**without))
 
 
@@ -170,13 +188,32 @@ def test_a_tail_is_published_late_where_a_drafter_gives_up_a_block(
     assert any("publish a prompt's tail behind its prefill" in text for text in said) == stops
 
 
+@pytest.mark.parametrize(
+    ("groups", "changes", "stops"),
+    [
+        # Prompts of 21 tokens and two modules: which of these servers have stopped.
+        ((replace(STATES, block_size=4),), {}, True),
+        ((replace(STATES, block_size=4), ATTENTION), {}, False),
+        ((replace(STATES, block_size=4), Group("all", "recurrent", 8, mamba_cache_mode="all")), {}, True),
+        ((replace(STATES, block_size=4), replace(STATES, block_size=4, name="two")), {"prefix_match_unit": 2}, False),
+    ],
+)
+def test_states_alone_are_looked_up_past_the_last_hash(
+    groups: tuple[Group, ...], changes: dict[str, Any], stops: bool
+) -> None:
+    drafter = Speculative("mtp", 2, multi_module=True)
+    said = told(preset="vllm-0.33.0", groups=groups, speculative=drafter, **changes)
+    assert any("states without attention beside them" in text for text in said) == stops
+
+
 @pytest.mark.parametrize("departure", DEPARTURES, ids=list(CASES))
 def test_no_preset_is_told_so_but_those_that_the_docs_name(departure: Departure) -> None:
     with_it = {**PLAIN, **CASES[next(text for text in CASES if departure.text.startswith(text))][0]}
+    requests = with_it.pop("requests", ())
     for preset in PRESETS:
         options = Options(**{**with_it, "preset": preset})
         refused = any(lacks(options, table(preset, {})))
-        said = f"engine.{departure.option}: {departure.text}" in departures(options)
+        said = f"{departure.place}: {departure.text}" in departures(options, requests)
         assert not said or refused or preset in departure.presets
 
 
