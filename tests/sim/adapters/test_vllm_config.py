@@ -22,6 +22,9 @@ OTHERS: dict[type, dict[str, Any]] = {
         "preset": "vllm-0.33.0",
         "rules": {"worker": "v1"},
         "num_blocks": 99,
+        "num_state_blocks": 9,
+        "group_retention_intervals": {"gdn": 64},
+        "group_times_to_live": {"gdn": 5},
         "max_num_batched_tokens": 99,
         "max_num_seqs": 9,
         "max_concurrent_batches": 2,
@@ -116,7 +119,7 @@ def test_a_mode_of_a_recurrent_group_is_sent() -> None:
 def test_what_only_the_reference_engine_has_has_a_default_to_be_at() -> None:
     for part, table in REACH.items():
         for field in fields(part):
-            assert table[field.name] != ALONE or field.default is not MISSING
+            assert table[field.name] != ALONE or field.default is not MISSING or field.default_factory is dict
 
 
 def test_what_is_refused_is_named_with_what_was_found_and_is_allowed() -> None:
