@@ -32,7 +32,7 @@ class Export(NamedTuple):
     """A state that a chunk exports, and whom its hash would serve."""
 
     prompt_end: bool
-    """It is the prompt's reusable end."""
+    """True if it is the prompt's reusable end."""
     junction: bool
     """A prefix is known to be shared up to there."""
     on_grid: bool

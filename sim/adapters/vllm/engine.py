@@ -80,7 +80,7 @@ class LiveScheduler:
         self._exports: dict[int, dict[str, int]] = {}
         """Offsets of the states that requests export on their way, by the step in which that was decided."""
         self._exporting: dict[str, int] = {}
-        """Those of the step that runs."""
+        """Offsets that the step that runs exports."""
         self.worker = rules.worker(
             options.groups,
             self.num_drafts,
