@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from math import gcd, lcm
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from pydantic import Strict as StrictMark
 
 from stateat.sim.events import Group
@@ -23,6 +23,7 @@ from stateat.sim.schema import (
     Name,
     StrictRecord,
     WrittenAs,
+    no_number,
 )
 
 INFILL_METHODS = ("dflash", "dspark")
@@ -196,7 +197,7 @@ class Options(StrictRecord):
     max_concurrent_batches: Annotated[int, Field(ge=1, le=64)] = 1
     """Steps that are decided before the outcome of the first of them is known, the stages of a pipeline
     (docs/rules.md#steps-in-flight); at least 2 with `async_scheduling`. Over 1 without it no step is fast-forwarded."""
-    async_scheduling: bool | Literal["auto"] = False
+    async_scheduling: Annotated[Literal[True, False, "auto"], BeforeValidator(no_number)] = False
     """The step after one is decided before its tokens are known, on placeholders that its outcome corrects; `auto`: as
     a server of the release does by default with these options (docs/servers.md)."""
     max_model_len: Annotated[int, Field(ge=2, le=MAX_STEP_TOKENS)] = 266_240

@@ -65,6 +65,11 @@ class StrictRecord:
         return made
 
 
+def no_number(value: Any) -> Any:
+    """Return what is written, but nothing for a number: 1 is taken for true where one of several values is allowed."""
+    return None if type(value) in (int, float) else value
+
+
 @dataclass(frozen=True)
 class Listed:
     """An annotation of a tuple: a file writes it as a list, the only sequence that YAML has, of so many entries."""

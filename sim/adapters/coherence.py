@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stateat.sim.adapters.heard import ANY, Heard, Impossible, Life, PendingChunk
+from stateat.sim.adapters.heard import ANY, Impossible, Life, PendingChunk
 from stateat.sim.adapters.log_options import faults, faults_of_groups
-from stateat.sim.events import NULL, CopyKind, Group, Refusal, Withdrawal, decided_ahead
+from stateat.sim.adapters.outcomes import Outcomes
+from stateat.sim.events import NULL, CopyKind, Group, Refusal, Withdrawal, decided_ahead, in_flight
 from stateat.sim.tokens import Segments, Spans
 
 
-class Coherence(Heard):
+class Coherence(Outcomes):
     """Listens to one run of a log. Raises Impossible at an event that cannot be, or when what it lacks is seen."""
 
     # The run, and who comes.
@@ -37,6 +38,7 @@ class Coherence(Heard):
             self._check(False, f"run.groups{key}", found, allowed)
         self.num_blocks = options.get("num_blocks") and options["num_blocks"] + options.get("num_state_blocks", 0)
         self.depth = 1 + decided_ahead(options)
+        self.lag = in_flight(options) - decided_ahead(options)
         self.cap = options["max_num_batched_tokens"]
 
     def arrive(
@@ -86,23 +88,27 @@ class Coherence(Heard):
         self._check(0 <= budget <= self.cap, "step.budget", budget, f"0 to max_num_batched_tokens ({self.cap})")
         self._step, self._open, self._time, self._budget = index, True, time_us, budget
         self._runs = index if self.depth == 1 else -1
+        self._before.append(index)
+        self._hears = self._before.popleft() if self.depth == 1 and len(self._before) > self.lag else -1
 
     def launch(self, index: int) -> None:
         self._within("launch")
-        self._check(self.depth > 1, "launch", index, "none with max_concurrent_batches of 1")
+        modes = "asynchronous scheduling, or max_concurrent_batches of 1"
+        self._check(self.depth > 1, "launch", index, f"none with {modes}")
         decided = self._launched < index <= self._step
         self._check(decided, "launch.index", index, f"a step after {self._launched}, up to {self._step}")
-        self._runs = self._launched = index
+        self._runs = self._hears = self._launched = index
 
     def commit(self, time_us: int) -> None:
         self._within("commit")
         self._check(time_us >= self._time, "commit.time_us", time_us, f"{self._time} or more, which it has been")
         self._check(not self._never, "commit", None, f"an abort of {self._never}, which is refused for good, before")
-        for name, row in [*self._batches.pop(self._runs, {}).items(), *self._quiet.items()]:
-            life = self._lives[name]
-            if row.era == life.era:
-                self._run_through("commit", name, row)
+        for name, row in [*self._batches.get(self._runs, {}).items(), *self._quiet.items()]:
+            self._all_ran("commit", name, row)
+        for name, row in [*self._batches.pop(self._hears, {}).items(), *self._quiet.items()]:
+            self._all_heard("commit", name, row)
         self._quiet.clear()
+        self._put_back.clear()
         self._copied.clear()
         for slot, (step, _, error) in list(self._unplaced.items()):
             if step <= self._runs:
@@ -112,18 +118,14 @@ class Coherence(Heard):
                     raise error
         self._open, self._time = False, time_us
 
-    def _run_through(self, kind: str, request: str, row: PendingChunk) -> None:
-        """All that comes of a row is told before."""
-        for group in sorted(row.left):
-            self._check(False, kind, None, f"an advance of {request} in group {group} before, as its chunk says")
-        self._check(row.emitted or not row.emits, kind, None, f"an output of {request} before, as its chunk says")
-
     def end(self, steps: int, time_us: int, livelock: bool) -> None:
         self._check(not self._open and not self._ended, "end", steps, "none before the last step's commit, and one")
         self._check(steps > self._step, "end.steps", steps, f"more than the last step's index ({self._step})")
         self._check(time_us >= self._time, "end.time_us", time_us, f"{self._time} or more, which it has been")
         stuck = any(life.state in ("waiting", "running") for life in self._lives.values())
         self._check(stuck or not livelock, "end.livelock", livelock, "false where all have ended")
+        for name in self._lives:
+            self._pays("end", name)
         self._ended = True
 
     # Decisions.
@@ -155,6 +157,7 @@ class Coherence(Heard):
             self._check(0 <= count <= life.known, f"admit.{key}", count, f"0 to {life.known}, its tokens")
         self._check(hit + external <= life.known, "admit.external", external, f"0 to {life.known - hit}")
         life.state, life.admitted, life.hit = "running", True, hit + external > 0
+        life.sampled = life.outputs
         life.released.clear()
         life.starts = set(self.recurrent) if life.hit else set()
         life.restores = hit > 0 and not external
@@ -208,16 +211,19 @@ class Coherence(Heard):
 
     def preempt(self, request: str) -> None:
         self._within("preempt")
-        self._life("preempt", request, "running").leave("waiting")
+        life = self._life("preempt", request, "running")
+        self._pays("preempt", request)
+        self._preempted(request, life)
+        life.leave("waiting")
 
     def finish(self, request: str) -> None:
         self._within("finish")
-        life = self._life("finish", request, "running")
+        # One that was preempted may end on what it had in flight.
+        late = self._life("finish", request).heard == self._step
+        life = self._life("finish", request, "running", *["waiting"] * late)
         least = life.max_tokens if life.simulated else 1
         self._check(life.outputs >= least, "finish.request", request, f"none before its output of {least} tokens")
-        row = self._batches.get(self._runs, {}).get(request)
-        if row is not None and row.era == life.era:
-            self._run_through("finish", request, row)
+        self._all_told("finish", request)
         for group, table in life.tables.items():
             table = {at: slot for at, slot in table.items() if slot != NULL and (group, slot) not in life.copies}
             if table:
@@ -227,11 +233,16 @@ class Coherence(Heard):
         life.leave("gone")
 
     def abort(self, request: str) -> None:
-        self._life("abort", request).leave("gone")
+        life = self._life("abort", request)
+        self._pays("abort", request)
+        if (row := self._batches.get(self._runs, {}).get(request)) is not None:
+            self._all_ran("abort", request, row)
+        life.leave("gone")
         self._never = "" if self._never == request else self._never
 
     def reset(self, done: bool) -> None:
         self._within("reset")
+        self._forgets()
         if done:
             left = next(iter(self._claims), None)
             self._check(left is None, "reset.done", done, "false while a claim stands")
@@ -276,7 +287,9 @@ class Coherence(Heard):
             columns = [column for column, held in table.items() if held == slot]
             for column in columns:
                 table[column] = NULL
-            self._handed("release.slots", slot)
+            if slot not in self._unplaced:
+                # Else the copy into it waits for the step.
+                self._handed("release.slots", slot)
             # Of what was hit only the state that it starts from is named.
             shared = life.hit or (group, slot) in self._claims or (group, slot) in life.copies
             if not (columns or (shared and (group, slot) not in life.released)):
@@ -352,37 +365,36 @@ class Coherence(Heard):
             self._check(steps <= least, "chunk.steps", steps, f"1 to {least}, the steps since its last chunk")
             right = start + sum(accepted[:-1]) + steps + drafts
             self._check(end == right, "chunk.end", end, f"{right}, as start, accepted and drafts say")
-            most = sum(accepted) + steps
-            self._quiet[request] = PendingChunk(
-                start, end, drafts, drafts, steps, life.era, True, most, set(self.recurrent)
+            self._decoded(
+                request,
+                life,
+                PendingChunk(
+                    start, end, drafts, drafts, steps, life.era, True, sum(accepted) + steps, set(self.recurrent)
+                ),
+                accepted[-1],
             )
             return
         self._check(not accepted, "chunk.accepted", list(accepted), "none without steps")
+        self._pays("chunk", request)
         batch = self._batches.setdefault(self._step, {})
         self._check(request not in batch, "chunk.request", request, "one chunk in a step")
-        rows = (rows.get(request) for rows in self._batches.values())
-        flying = sum(row is not None and row.era == life.era for row in rows)
-        last = life.known + flying * (1 + self.num_drafts)
+        last, emits = self._reaches(life, request, end - run)
         self._check(end - run <= last, "chunk.end", end, f"{start + 1} to {last + run}, as far as tokens are known")
         if self._budget is not None:
             self._budget -= end - start
             self._check(self._budget >= 0, "chunk.end", end, "what the step's budget has left")
-        emits = end - run >= last if not flying else True
-        most = 1 + (drafts if emits else 0)
         for group in self.recurrent:
             column = (end - 1) // self.groups[group].block_size
             if column not in life.tables.get(group, {}):
                 self._lacks("allocate", "chunk.end", end, f"where group {group} has a block: column {column} has none")
-        batch[request] = PendingChunk(
-            start, end, drafts, run, 0, life.era, emits and not flying, most, set(self.recurrent)
-        )
+        batch[request] = PendingChunk(start, end, drafts, run, 0, life.era, emits, 1 + drafts, set(self.recurrent))
+        life.sampled += emits
         life.covered = max(life.covered, self._step)
 
     def seed(self, request: str, group: int, column: int, width: int, slot: int) -> None:
         self._within("seed")
         self._group("seed", group)
-        self._row("seed", request)
-        life = self._life("seed", request, *ANY)
+        row, life = self._row("seed", request), self._life("seed", request, *ANY)
         self._check(column >= 0, "seed.column", column, "0 or more")
         self._check(width > 0, "seed.width", width, "1 or more")
         self._slot("seed.slot", slot, -1)
@@ -390,7 +402,7 @@ class Coherence(Heard):
         table = life.tables.get(group, {})
         given = table.get(column)
         mine = slot == given or (group, slot) in life.copies
-        if given or (slot > NULL and slot in table.values()):
+        if row.era == life.era and (given or (slot > NULL and slot in table.values())):
             self._check(mine, "seed.slot", slot, f"what {request} has in column {column}")
 
     def copy(self, request: str, group: int, kind: str, src: int, dst: int, conv_src: int, shift: int) -> None:
@@ -442,6 +454,7 @@ class Coherence(Heard):
         self._check(end == row.end, "advance.end", end, f"{row.end}, where its chunk ends")
         self._check(start == row.start, "advance.start", start, f"{row.start}, where its chunk starts")
         self._check(steps == row.steps, "advance.steps", steps, f"{row.steps}, as its chunk says")
+        self._all_drafts(request, row, drafts)
         self._check(len(drafts) == row.run, "advance.drafts", list(drafts), f"{row.run}, as its chunk says")
         self._slot("advance.read", read, -1)
         self._handed("advance.read", read)
@@ -452,44 +465,11 @@ class Coherence(Heard):
             self._slot("advance.writes", slot, 0)
             self._handed("advance.writes", slot)
         column = (end - 1) // self.groups[group].block_size
-        # Kernels leave the null block alone.
+        # Kernels leave the null block alone, and drafts behind the K-th have no column.
         ends = any(offset == end for offset, _ in writes) or not self._lives[request].tables.get(group, {}).get(column)
-        self._check(ends, "advance.writes", list(map(list, writes)), f"one at {end}, where the chunk ends")
-
-    def _row(self, kind: str, request: str) -> PendingChunk:
-        """The row of a request in the step that runs now."""
-        row = self._batches.get(self._runs, {}).get(request)
-        if row is None:
-            raise self._impossible(f"{kind}.request", request, f"one that has a chunk in step {self._runs}")
-        return row
-
-    def accept(self, request: str, drafted: int, accepted: int) -> None:
-        self._within("accept")
-        self._life("accept", request, "running")
-        row = self._row("accept", request)
-        self._check(row.accepted is None, "accept.request", request, "one for each chunk")
-        self._check(0 < drafted == row.drafts, "accept.drafted", drafted, f"{row.drafts}, as its chunk says")
-        self._check(0 <= accepted <= drafted, "accept.accepted", accepted, f"0 to {drafted}")
-        row.accepted = accepted
-
-    def output(self, request: str, count: int, tokens: tuple[int, ...] | None) -> None:
-        self._within("output")
-        life = self._life("output", request, "running")
-        row = self._quiet.get(request)
-        if row is None or row.emitted:
-            row = self._row("output", request)
-        most = row.most if row.steps else 1 + (row.accepted or 0)
-        self._check(not row.emitted, "output.request", request, "one for each chunk")
-        self._check(row.emits or self.depth > 1, "output.request", request, "one whose chunk ends at its last token")
-        self._check(0 < count <= most, "output.count", count, f"1 to {most}")
-        right = life.outputs + count
-        self._check(right <= life.max_tokens, "output.count", count, f"{life.max_tokens - life.outputs} at most")
-        given = None if tokens is None else list(tokens)
-        which = "null, as of the prompt" if life.simulated else "ids, as of the prompt"
-        self._check((tokens is None) == life.simulated, "output.tokens", given, which)
-        if tokens is not None:
-            self._check(len(tokens) == count, "output.tokens", list(tokens), f"{count}, as its count says")
-        row.emitted = True
-        life.outputs = right
-        if row.steps:
-            life.covered = self._step - 1
+        self._check(
+            ends or row.run > self.num_drafts,
+            "advance.writes",
+            list(map(list, writes)),
+            f"one at {end}, where the chunk ends",
+        )

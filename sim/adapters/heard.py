@@ -6,6 +6,7 @@ and of all that came before it too; :attr:`Heard.unasked` says what was never as
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 
 from stateat.sim.events import NULL, Group, Observer
@@ -35,7 +36,7 @@ class Impossible(ValueError):
 
 @dataclass(slots=True)
 class PendingChunk:
-    """A chunk, until its step is over."""
+    """A chunk, until its outcome is known."""
 
     start: int
     end: int
@@ -64,6 +65,12 @@ class Life:
     simulated: bool
     """True if its tokens follow from its index, so that it ends after ``max_tokens`` and not before."""
     outputs: int = 0
+    sampled: int = 0
+    """Output tokens that the worker has: with steps in flight more than were told."""
+    heard: int = -1
+    """The last step in which an output of it was told."""
+    owed: PendingChunk | None = None
+    """Row of which the outcome was due, and is to be told with a run of decode steps that begins behind it."""
     state: str = "waiting"
     era: int = 0
     """Grows whenever it stops running: rows of an earlier one may still be told, and nothing need come of them."""
@@ -72,6 +79,8 @@ class Life:
     """The last step in which a chunk of it is known."""
     hit: bool = False
     """True if it was admitted with tokens that it need not compute."""
+    drops: int = 0
+    """Outputs of it that may be dropped: as many tokens as were to come when a reset of the pool put it back."""
     restores: bool = False
     """True if a hit of the pool alone is what it was admitted with."""
     starts: set[int] = field(default_factory=set)
@@ -112,7 +121,9 @@ class Heard(Observer):
         self.num_blocks: int | None = None
         """Number of blocks of the pool, where the log says so."""
         self.depth = 1
-        """Steps in flight, the one that is decided among them."""
+        """Steps in flight that have not run, the one that is decided among them."""
+        self.lag = 0
+        """Steps between one that runs and the one whose outcome is told then: 1 or more if scheduled asynchronously."""
         self.cap = 0
         """Tokens that a step may have."""
         self._lives: dict[str, Life] = {}
@@ -128,6 +139,10 @@ class Heard(Observer):
         """True if a step has begun and not ended."""
         self._runs = -1
         """The step of which events tell what was launched."""
+        self._hears = -1
+        """The step of which events tell the outcome."""
+        self._before: deque[int] = deque()
+        """Steps of which the outcome is to come, behind that one."""
         self._launched = -1
         self._time = 0
         self._arrived = 0
@@ -149,6 +164,8 @@ class Heard(Observer):
         self._copied: set[tuple[object, ...]] = set()
         """Copies of this step."""
         self._stored: dict[tuple[int, str], int] = {}
+        self._put_back: dict[str, int] = {}
+        """Requests that were preempted in this step, with the tokens that were to come of their rows in flight."""
         self._never = ""
         """A request that was refused for good, until it is taken away."""
         self._ended = False

@@ -54,6 +54,7 @@ OPTIONS = {
     "long_prefill_token_threshold": Option("an integer of 0 or more", _count(0), needed=True),
     "enable_prefix_caching": Option("true or false", lambda value: isinstance(value, bool), needed=True),
     "max_concurrent_batches": Option("an integer of 1 or more", _count(1)),
+    "async_scheduling": Option("true or false", lambda value: isinstance(value, bool)),
     "num_prefill_checkpoint_blocks": Option("an integer of 0 or more", _count(0)),
     "prefix_cache_retention_interval": Option("an integer of 0 or more, or null", _or_none(_count(0))),
     "longest_chunk": Option("an integer of 1 or more", _count(1)),

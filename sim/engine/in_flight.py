@@ -49,15 +49,21 @@ class InFlight:
             batch.copies = []
         if not self.waits:
             self.cache.run(index, batch.pinned)
-            for copy in batch.pinned:
-                if self.worker.kinds[copy.group].recurrent:
-                    self.observer.release(copy.request, copy.group, [copy.source])
+            if not self.asynchronous:
+                self._unpinned(batch)
             batch.pinned = []
         drafts = self.speculative.drafts_behind(len(rows))
         for row in rows:
             self._scheduled(row, index, drafts)
         self.pipeline.push(batch)
         return batch
+
+    def _unpinned(self, batch: Batch[Request]) -> None:
+        """Tell that a shared state is nobody's while the copy of it that a request is to have waits for the step."""
+        held = {row.request.id: self.cache.held(row.request) for row in batch.rows} if batch.pinned else {}
+        for copy in batch.pinned:
+            if self.worker.kinds[copy.group].recurrent and copy.source not in held.get(copy.request, ()):
+                self.observer.release(copy.request, copy.group, [copy.source])
 
     def _scheduled(self, row: Row[Request], index: int, drafts: int) -> None:
         """Count a row in, as if all its drafts were right; behind it a drafter is asked for so many ``drafts``."""

@@ -55,6 +55,8 @@ class Outcomes:
                 if listener is None:
                     continue
                 request = listener
+            elif request.gone:
+                continue
             else:
                 request.computed = row.end
             heard.append((row, request))

@@ -240,15 +240,15 @@ class Scheduler:
         batch.quiet_tokens = self.quiet.tokens
         if self.asynchronous:
             self.in_flight.launch(batch)
+        # Who is taken away late is so once a step has run, before its outcome is heard.
         oldest = self.in_flight.done() if self.in_flight.several else batch
         result.filled = oldest is None
+        if oldest is not None and not self.asynchronous:
+            self.in_flight.launch(oldest)
         if self._aborted:
             self._abort(index, result, late=True)
-        if oldest is not None:
-            if not self.asynchronous:
-                self.in_flight.launch(oldest)
-            if self.outcomes.hear(oldest, result):
-                self.preempted_in_vain = 0
+        if oldest is not None and self.outcomes.hear(oldest, result):
+            self.preempted_in_vain = 0
         return result
 
     def _leave(self, request: Request) -> None:

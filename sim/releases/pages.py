@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from pathlib import Path
 
+from stateat.sim.releases.async_default import ASYNC_DEFAULT, AsyncDefault
 from stateat.sim.releases.departures import DEPARTURES
 from stateat.sim.releases.presets import CHANGES, PRESETS
 from stateat.sim.releases.rules import RULES
@@ -33,6 +34,22 @@ def presets() -> str:
 def changes() -> str:
     """A row for each preset: how it decides otherwise than the one before it."""
     return _table(("preset", "changes"), ((f"`{preset}`", said) for preset, said in CHANGES.items()))
+
+
+def asynchronous() -> str:
+    """A row for each kind of release: where it does not schedule asynchronously by default, and where it cannot."""
+    rows = []
+    for record in dict.fromkeys(ASYNC_DEFAULT[preset] for preset in PRESETS):
+        used = {preset: ASYNC_DEFAULT[preset] == record for preset in PRESETS}
+        rows.append((_spans(used), _conditions(record, record.off, True), _conditions(record, record.forbidden, False)))
+    return _table(("presets", "off by default with", "refused with"), rows)
+
+
+def _conditions(record: AsyncDefault, drafters: Iterable[str], default: bool) -> str:
+    said = [f"`{name}`" + " on `worker: v1`" * (name in record.on_v1) for name in drafters]
+    if record.pipeline and (default or record.pipeline == "forbidden"):
+        said.append("a pipeline on `worker: v1`")
+    return ", ".join(said)
 
 
 def departures() -> str:
@@ -96,6 +113,7 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 PARTS: Mapping[str, Callable[[], str]] = {
     "presets": presets,
     "changes": changes,
+    "async": asynchronous,
     "departures": departures,
     "rules": rules,
     "signatures": signatures,

@@ -8,6 +8,7 @@ from typing import Any
 
 from stateat.sim.errors import PolicyError
 from stateat.sim.options import Options
+from stateat.sim.releases.async_default import resolved
 from stateat.sim.releases.presets import table
 from stateat.sim.releases.rules import Rules, resolve
 from stateat.sim.rules.restore_column import divisor
@@ -29,7 +30,7 @@ class Policy:
         Raises InputError for a value that is unknown or cannot be loaded.
         """
         values = table(options.preset, options.rules)
-        return cls(options, values, resolve(values))
+        return cls(resolved(options, values), values, resolve(values))
 
     @cached_property
     def grid(self) -> int:

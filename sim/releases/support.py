@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from stateat.sim.options import Options
+from stateat.sim.releases import async_default
 from stateat.sim.releases.rules import RULES
 
 Refusal = tuple[tuple[str | int, ...], str]
@@ -13,6 +14,8 @@ Refusal = tuple[tuple[str | int, ...], str]
 
 def lacks(options: Options, table: Mapping[str, str]) -> Iterator[Refusal]:
     """Find the options to which a table of rule values gives no meaning; a plug-in gives one to all."""
+    for lack in async_default.lacks(options, table):
+        yield lack.key, f"found {lack.found}, allowed {lack.allowed}{lack.why}"
     for name, rule in RULES.items():
         record = rule.records.get(table[name])
         for lack in record.lacks(options) if record else ():

@@ -110,6 +110,7 @@ def drive(
     tick = None if progress is None else _teller(progress, len(requests), auditor)
     with _blaming(plugins(table)):
         policy = Policy.of(options)
+        options = policy.options
         scheduler: Engine = (
             Scheduler(policy, everyone, seed, fast_forward) if make is None else make(policy, everyone, seed)
         )

@@ -19,6 +19,7 @@ from stateat.sim.arguments import path, whole
 from stateat.sim.errors import InputError
 from stateat.sim.options import RECORDS, Options
 from stateat.sim.printable import few, short
+from stateat.sim.releases.async_default import resolved
 from stateat.sim.releases.departures import departures, refused_blocks
 from stateat.sim.releases.presets import table
 from stateat.sim.releases.support import lacks
@@ -228,6 +229,7 @@ def _overridden(run: Run, rules: Mapping[str, str], changes: Mapping[str, str]) 
     if rules:
         for key, text in lacks(options, table(options.preset, options.rules)):
             raise InputError(f"--rule: variant {run.variant}: {'.'.join(map(str, key))}: {text}")
+    options = resolved(options, table(options.preset, options.rules))
     truth = changed_truth(run.truth, changes)
     if changes:
         check_truth(truth, bool(options.recurrent), f"variant {run.variant}: ")

@@ -57,7 +57,14 @@ def _problem(error: Any, model: type[BaseModel], root: Node) -> Problem:
     elif kind == "missing":
         text = f"found no such key, required{_about(model, location)}"
     elif kind == "literal_error":
-        text = _literal(node, path, [str(v) for v in get_args(strip(_walk(model, location)))])
+        text = _literal(
+            node,
+            path,
+            [
+                str(value).lower() if isinstance(value, bool) else str(value)
+                for value in get_args(strip(_walk(model, location)))
+            ],
+        )
     elif kind == "union_tag_invalid":
         given = node.get("kind")
         path = join(path, "kind")

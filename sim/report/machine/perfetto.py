@@ -184,6 +184,8 @@ class Perfetto(Observer):
         self._waiting.add(request)
 
     def finish(self, request: str) -> None:
+        # One that was preempted may end on what it had in flight.
+        self._waiting.discard(request)
         self._leaving.append(request)
 
     def abort(self, request: str) -> None:

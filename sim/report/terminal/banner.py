@@ -31,11 +31,13 @@ def folded(label: str, parts: Sequence[str], width: int | None) -> str:
 
 
 def head(options: Options, live: bool = False) -> list[str]:
-    """Grid, hash unit, minimum cacheable prefix, worker, blocks that a request pins.
+    """Grid, hash unit, mode of its steps, minimum cacheable prefix, worker, blocks that a request pins.
 
     ``live``: what a release decides by itself is not said.
     """
     parts = [f"grid {grid(options)}" if options.recurrent else "no recurrent group", f"hash unit {options.hash_unit}"]
+    if not live:
+        parts.append(mode(options))
     if not options.enable_prefix_caching:
         parts.append("prefix caching off")
     elif not live and (text := _minimum(options)):
@@ -52,6 +54,23 @@ def head(options: Options, live: bool = False) -> list[str]:
         pool += f", and {options.num_state_blocks} of states" if options.num_state_blocks else ""
         parts.append(f"alone it has room for {plural(_room(options, pinned), 'token')} in the pool of {pool}")
     return parts
+
+
+def mode(options: Options) -> str:
+    """Mode of the steps: one at a time, several in flight, or a pipeline; with the key, where a server of the release
+    would be asynchronous with these options."""
+    from stateat.sim.releases.async_default import by_default
+    from stateat.sim.releases.policy import Policy
+
+    policy = Policy.of(options)
+    options = policy.options
+    if options.async_scheduling:
+        return f"asynchronous scheduling ({options.batch_queue} steps in flight)"
+    depth = options.batch_queue
+    said = "synchronous" if depth == 1 else f"pipeline of {depth}"
+    if not by_default(options, policy.values):
+        return said
+    return f"{said} ({options.preset} servers default to async_scheduling)"
 
 
 def _room(options: Options, pinned: Mapping[str, tuple[str, int]]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ from stateat.sim.adapters.coherence import Coherence
 from stateat.sim.adapters.log import Recorder
 from stateat.sim.errors import InputError
 from stateat.sim.events import EVENTS, SCHEMA, Fanout, Group, Observer
+from stateat.sim.options import Options, Speculative
 from stateat.sim.report.machine.json import to_json
 from stateat.sim.run.result import Outcome
-from stateat.sim.run.simulate import audit, simulate
+from stateat.sim.run.simulate import audit, drive, simulate
 from stateat.sim.scenario.load import load, runs
+from stateat.sim.workload import Arrival
 
 ROOT = Path(__file__).resolve().parents[3]
 DEPLOYMENT = (ROOT / "docs" / "examples" / "deployment.jsonl").read_text().splitlines()
@@ -152,6 +155,106 @@ def test_a_line_that_is_left_out_or_told_twice_is_noticed(tmp_path: Path) -> Non
             doubled.append(json.loads(text)["event"])
     # A log that was cut off is a log.
     assert (dropped, doubled) == (["end"], [])
+
+
+# The same of a run with steps in flight.
+
+
+IN_FLIGHT = Options(
+    (Group("attention", "full-attention", 4, eagle=True), Group("gdn", "recurrent", 8)),
+    num_blocks=30,
+    max_num_batched_tokens=16,
+    async_scheduling=True,
+    speculative=Speculative("mtp", 2, (1, 0, 2)),
+    clock="steps",
+)
+FLYING = (Arrival("a", 0, 0, ((1, 11),), 7), Arrival("b", 1, 3, ((1, 11), (2, 6)), 5), Arrival("c", 2, 4, ((3, 5),), 9))
+
+
+def written(folder: Path, options: Options = IN_FLIGHT, fast_forward: bool = True) -> list[str]:
+    """The log of an asynchronous run, in which a request is taken away while it has steps in flight."""
+    path = folder / "written.jsonl"
+    with path.open("w") as stream:
+        arrivals = [*FLYING[:2], replace(FLYING[2], abort=8, abort_late=True)]
+        drive(options, arrivals, observers=[Recorder(stream)], fast_forward=fast_forward)
+    return path.read_text().splitlines()
+
+
+def unnoticed(folder: Path, lines: list[str]) -> tuple[int, set[tuple[str, str]]]:
+    """How many changes of a field were tried, an eighth of all, and fields of which one went unnoticed."""
+    as_it_is, tried, found = heard(folder, lines), 0, set()
+    assert as_it_is != "refused"
+    for line, text in enumerate(lines):
+        event = json.loads(text)
+        if event["event"] not in ("run", "arrive", "end"):
+            made = [(key, other) for key, value in event.items() if key != "event" for other in changes(value)]
+            for key, other in made[line % 8 :: 8]:
+                tried += 1
+                if heard(folder, [*lines[:line], json.dumps(event | {key: other}), *lines[line + 1 :]]) == as_it_is:
+                    found.add((event["event"], key))
+    return tried, found
+
+
+UNHEARD = {
+    ("accept", "accepted"): "of the row with a request's last tokens, or of one of which nobody hears",
+    ("advance", "drafts"): "ids of wrong drafts",
+    ("allocate", "column"): "a column of drafts, behind all others",
+    ("claim", "column"): "a column whose slot is claimed already",
+    ("allocate", "slots"): "slots of attention",
+    ("copy", "shift"): "the convolution's window: digest has none",
+    ("copy", "dst"): "a slot that is handed out again before it is read",
+    ("release", "slots"): "slots of a request that is taken away in the same step",
+}
+"""Why a change of a log of ``--log`` may go unnoticed, asynchronous or not."""
+
+
+@pytest.mark.parametrize("asynchronous", [True, False])
+def test_a_changed_field_is_noticed_asynchronously_where_it_is_synchronously(
+    asynchronous: bool, tmp_path: Path
+) -> None:
+    tried, found = unnoticed(tmp_path, written(tmp_path, replace(IN_FLIGHT, async_scheduling=asynchronous), False))
+    assert tried > 150
+    assert found - set(WITHOUT_EVIDENCE) <= set(UNHEARD)
+
+
+DECIDED = {"step", "commit", "admit", "restore", "chunk", "advance", "accept", "output", "finish", "unclaim"}
+
+
+def test_a_line_of_an_asynchronous_log_that_is_left_out_or_told_twice_is_noticed(tmp_path: Path) -> None:
+    lines = written(tmp_path)
+    as_it_is = heard(tmp_path, lines)
+    for i, text in enumerate(lines):
+        kind = json.loads(text)["event"]
+        if kind in DECIDED:
+            assert heard(tmp_path, [*lines[:i], *lines[i + 1 :]]) != as_it_is, text
+            assert heard(tmp_path, [*lines[:i], text, *lines[i:]]) != as_it_is, text
+
+
+def _moved(lines: list[str], request: str, by: int) -> list[str]:
+    """The log with the first output of a request told so many steps later."""
+    line = next(i for i, text in enumerate(lines) if f'"output","request":"{request}"' in text)
+    commits = [i for i, text in enumerate(lines) if '"event":"commit"' in text]
+    behind = sum(i < line for i in commits)
+    rest = [*lines[:line], *lines[line + 1 :]]
+    return [*rest[: commits[behind + by] - 1], lines[line], *rest[commits[behind + by] - 1 :]]
+
+
+@pytest.mark.parametrize(
+    ("by", "why"),
+    [(-1, "found 'a', allowed is one whose chunk ends at"), (1, "allowed is an output of a before, as its chunk says")],
+)
+def test_an_outcome_is_told_one_step_behind_its_chunk_no_sooner_and_no_later(by: int, why: str, tmp_path: Path) -> None:
+    lines = written(tmp_path, fast_forward=False)
+    assert why in said(tmp_path, _moved(lines, "a", by))
+    assert heard(tmp_path, _moved(lines, "a", 0)) == heard(tmp_path, lines)
+
+
+def test_an_asynchronous_log_is_refused_as_a_synchronous_one_and_the_other_way_round(tmp_path: Path) -> None:
+    for asynchronous in (True, False):
+        first, *rest = written(tmp_path, replace(IN_FLIGHT, async_scheduling=asynchronous))
+        head = json.loads(first)
+        head["options"]["async_scheduling"] = not asynchronous
+        assert "output" in said(tmp_path, [json.dumps(head), *rest])
 
 
 # What a run writes, whatever its rules.

@@ -23,6 +23,7 @@ def test_the_head_is_one_line_with_grid_unit_prefix_and_pins(told: SimpleNamespa
     options = Options(told.groups, speculative=Speculative("mtp", 3))
     assert banner("old gate", options, False, None) == (
         "old gate (prefill-end): grid 1600 · hash unit 16 · "
+        "synchronous (vllm-0.27.0 servers default to async_scheduling) · "
         "minimum cacheable prefix 3200 tokens (alone, first repeat) · "
         "worker v1 (rules: {worker: v2} runs the other) · "
         "a request pins 5 blocks of gdn + 1 per 16 tokens of attention · "
@@ -160,3 +161,23 @@ def test_a_number_of_one_is_no_plural_and_a_name_stays_one_line() -> None:
     said = banner("a\nb", Options((Group("attention", "full-attention", 1),), num_blocks=2), False, None)
     assert said.startswith("a b (")
     assert "1 per 1 token of attention · alone it has room for 1 token in the pool of 2 blocks" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "synchronous (vllm-0.27.0 servers default to async_scheduling)"),
+        ({"async_scheduling": True}, "asynchronous scheduling (2 steps in flight)"),
+        ({"async_scheduling": "auto"}, "asynchronous scheduling (2 steps in flight)"),
+        ({"async_scheduling": True, "max_concurrent_batches": 3}, "asynchronous scheduling (3 steps in flight)"),
+        ({"speculative": Speculative("ngram", 2)}, "synchronous"),
+        ({"speculative": Speculative("ngram", 2), "async_scheduling": "auto"}, "synchronous"),
+        ({"max_concurrent_batches": 3}, "pipeline of 3 (vllm-0.27.0 servers default to async_scheduling)"),
+        ({"max_concurrent_batches": 3, "speculative": Speculative("suffix", 2)}, "pipeline of 3"),
+    ],
+)
+def test_the_head_says_how_steps_follow_each_other_and_how_a_server_would(
+    told: SimpleNamespace, options: dict[str, object], said: str
+) -> None:
+    assert head(Options(told.groups, **options))[2] == said  # type: ignore[arg-type]
+    assert not any("synchronous" in part for part in head(Options(told.groups, **options), live=True))  # type: ignore[arg-type]
