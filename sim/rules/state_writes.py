@@ -52,7 +52,8 @@ def own_grid(spans: Sequence[Span], block: int, chunk: int) -> list[Left]:
 
 
 def own_grid_indexed(spans: Sequence[Span], block: int, chunk: int) -> list[Left]:
-    """Leave what :func:`own_grid` leaves, each kernel chunk by its own index (vLLM 0.31): one before the first is counted from the
+    """Leave what :func:`own_grid` leaves, each kernel chunk by its own index (vLLM 0.31): one before the first is
+    counted from the
     batch's end, also for a block of less than a chunk."""
     return _counted(spans, block, chunk, _indexed)
 
