@@ -47,6 +47,8 @@ class Auditor(Observer):
         """The slots that are stored at the end of this step."""
         self._hands_out = False
         """True once the run has told which slots requests are given; a log need not."""
+        self._outcome = False
+        """True once an outcome has been told in this step, behind what ran."""
         self._prefilled: list[str] = []
         self._ended: list[tuple[int, str]] = []
         """Requests, and the step in which they ended: steps in flight may still tell of them."""
@@ -88,7 +90,7 @@ class Auditor(Observer):
     def step(self, index: int, time_us: int, budget: int) -> None:
         self.claims.decided()
         now = self.now
-        now.index, now.time_us = index, time_us
+        now.index, now.time_us, now.decided = index, time_us, index
         if self.evidence.in_order:
             now.launched = index
 
@@ -165,8 +167,9 @@ class Auditor(Observer):
         self.lineage.loaded(stored.finding, request)
 
     def claim(self, group: int, slot: int, request: str, column: int, offset: int, hash: bytes) -> None:
-        # What a step publishes when it commits comes after the prefills that ended in it.
-        self._count_prefilled()
+        if self._outcome:
+            # What is published once an outcome is known comes after the prefills that ended in this step.
+            self._count_prefilled()
         if self._hands_out:
             # A slot that only a copy is to fill is told of with its claim.
             self.slots.expect(slot)
@@ -239,13 +242,18 @@ class Auditor(Observer):
         if read >= 0:
             self.ownership.read(request, group, read, content)
         known = end - len(drafts)
+        self._outcome = False
+        if end >= seen.num_prompt and not seen.prefilled:
+            seen.prefilled = True
+            self._prefilled.append(request)
         stale = self.now.index < seen.since
         # It was preempted behind the step of this row.
         if not stale:
             self.acceptance.check_count(self.evidence, request, group, read)
             # A row leaves a state after each token, or one at its end that counts (and others on its way). In all mode
             # no count leads on from a row of fewer drafts than K: the next one's column follows from what is computed.
-            several = len(writes) == len(drafts) + 1 and writes[0][0] == known
+            wide = len(drafts) > self.evidence.num_drafts
+            several = (wide or len(writes) == len(drafts) + 1) and writes[0][0] == known
             several = several and (len(writes) == self.evidence.num_drafts + 1 or self.groups[group].aligned)
             self.acceptance.row(request, group, writes if several else writes[-1:], seen.kept if steps else 1)
         ancestor: int | None = None
@@ -287,12 +295,11 @@ class Auditor(Observer):
         if tokens is not None:
             seen.tokens.extend(tokens)
         seen.outputs += count
-        if not seen.prefilled:
-            seen.prefilled = True
-            self._prefilled.append(request)
+        self._outcome = True
 
     def finish(self, request: str) -> None:
-        self._ended.append((self.now.index, request))
+        # A step in flight may have a row of it yet.
+        self._ended.append((self.now.decided, request))
         self.ownership.leave(request)
 
     def abort(self, request: str) -> None:

@@ -11,7 +11,7 @@ from stateat.oracle.records import AuditCounts, Now, Seen
 from stateat.oracle.slots import Content, Slots
 from stateat.oracle.states import StateFamily
 from stateat.oracle.verdict import Verdict, judge
-from stateat.sim.events import Group, Severity
+from stateat.sim.events import Group, Severity, decided_ahead, tokens_behind
 from stateat.sim.tokens import Segments, Spans, Tokens
 
 
@@ -35,6 +35,8 @@ class Evidence:
         """True if prefix caching is on."""
         self.in_order = True
         """True if a step has run before the next one is decided."""
+        self._behind = 0
+        """Tokens that steps may compute behind a request's last one."""
         self._past: dict[str, Callable[[], Tokens]] = {}
         """The tokens of requests, also of those that ended: generated again if need be."""
 
@@ -47,7 +49,8 @@ class Evidence:
         # What a drafter takes off the budget is not among the options of a log that somebody else wrote.
         self.cap = options.get("longest_chunk", min(cap, threshold) if threshold > 0 else cap)
         self.lookups = options["enable_prefix_caching"]
-        self.in_order = options.get("max_concurrent_batches", 1) == 1
+        self.in_order = decided_ahead(options) == 0
+        self._behind = tokens_behind(options, num_drafts)
         self.now.launched = 0 if self.in_order else -1
 
     def arrive(
@@ -64,7 +67,7 @@ class Evidence:
             stream = Tokens.explicit(tokens, encoder)
             self._past[request] = lambda: stream
         else:
-            again = partial(Tokens.generate, segments, index, max_tokens + self.num_drafts + 1, encoder)
+            again = partial(Tokens.generate, segments, index, max_tokens + self._behind, encoder)
             stream, self._past[request] = again(), again
         self.requests[request] = Seen(stream, stream.num_prompt)
 

@@ -32,7 +32,7 @@ from typing import Any
 from stateat.oracle.lineage import Draft
 from stateat.oracle.records import Claimed, Now
 from stateat.oracle.slots import Content
-from stateat.sim.events import CopyKind, Group, Severity, Write
+from stateat.sim.events import CopyKind, Group, Severity, Write, decided_ahead, in_flight
 
 Holds = Callable[[int, Claimed], bool]
 """True of (slot, claim) if the slot holds what the claim says."""
@@ -57,15 +57,14 @@ class Ownership:
         self.claims = claims
         self.holds = holds
         self.report = report
-        self.in_flight = in_flight = int(options.get("max_concurrent_batches", 1)) - 1
+        self.in_flight = steps = in_flight(options)
         checkpoint = int(options.get("num_prefill_checkpoint_blocks", 0))
         # Each step in flight may export one; drafts as wide as a block take one column more before they are let go.
         self.bounds = [
-            2 + num_drafts + in_flight + checkpoint * (1 + in_flight) + (num_drafts >= group.block_size)
-            for group in groups
+            2 + num_drafts + steps + checkpoint * (1 + steps) + (num_drafts >= group.block_size) for group in groups
         ]
         """State blocks of each group that a request may hold (I16)."""
-        self.late = in_flight > 0 and any(group.sliding_window for group in groups)
+        self.late = decided_ahead(options) > 0 and any(group.sliding_window for group in groups)
         """True if attention's blocks are told after they may have been handed on: with a window, steps in flight."""
         self.serves = options.get("prefix_cache_retention_interval") is not None
         """True if only what a resend needs stays published, so that a claimed slot is pinned rather than left over."""
@@ -75,6 +74,8 @@ class Ownership:
         """Users of each slot: True if it was handed out to them, False if it is shared by a hit."""
         self._handed: dict[int, int] = {}
         """Step in which each slot was handed out last."""
+        self._loaded: dict[int, int] = {}
+        """Step in which each slot was loaded last."""
         self._left: dict[str, int] = {}
         """Step in which each request was preempted last; steps before that may be in flight."""
         self._held: dict[str, dict[int, int]] = {}
@@ -100,6 +101,7 @@ class Ownership:
         """A connector or a tier writes a slot for a request."""
         self._check_owner(request, group, slot, "is loaded for")
         self._hold(request, group, slot)
+        self._loaded[slot] = self.now.index
 
     def allocate(self, request: str, group: int, slots: Iterable[int]) -> None:
         """Slots handed out; attention's groups have no holders of their own."""
@@ -234,6 +236,9 @@ class Ownership:
         """I8 ownership: no slot is rewritten or handed out while another request uses it."""
         holders = self._holders.get(slot)
         if not holders or (len(holders) == 1 and request in holders):
+            return
+        if self._handed.get(slot, 0) > self.now.index >= self._loaded.get(slot, 0):
+            # Steps run in order, so that who was handed it behind this one uses it later, unless it is loaded.
             return
         other = next((name for name in holders if name != request), None)
         if other is None or (request, other, slot) in self._told:

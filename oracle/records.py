@@ -14,6 +14,8 @@ class Now:
 
     index: int = 0
     time_us: int = 0
+    decided: int = 0
+    """The last step that was decided."""
     launched: int = 0
     """The last step that ran."""
 

@@ -16,7 +16,7 @@ was fast-forwarded: the n steps before the current one, in which nobody claimed 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from inspect import Parameter, signature
@@ -182,6 +182,23 @@ class Group:
     def recurrent(self) -> bool:
         """True if a block of the group holds a recurrent state, not keys and values."""
         return self.kind == "recurrent"
+
+
+def decided_ahead(options: Mapping[str, Any]) -> int:
+    """Return how many steps are decided before one runs, by the options of the ``run`` event: 0, or those of a
+    pipeline less one. An asynchronous step is launched as soon as it is decided."""
+    return 0 if options.get("async_scheduling") is True else int(options.get("max_concurrent_batches", 1)) - 1
+
+
+def in_flight(options: Mapping[str, Any]) -> int:
+    """Return how many steps are decided before the outcome of one is known, by the options of the ``run`` event."""
+    depth = int(options.get("max_concurrent_batches", 1))
+    return (max(depth, 2) if options.get("async_scheduling") is True else depth) - 1
+
+
+def tokens_behind(options: Mapping[str, Any], num_drafts: int) -> int:
+    """Return how many tokens steps may compute behind a request's last one: drafts, and those of steps in flight."""
+    return (num_drafts + 1) * (1 + in_flight(options))
 
 
 class Observer:

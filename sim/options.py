@@ -7,6 +7,7 @@ from math import gcd, lcm
 from typing import Annotated, Literal
 
 from pydantic import Field
+from pydantic import Strict as StrictMark
 
 from stateat.sim.events import Group
 from stateat.sim.schema import (
@@ -27,7 +28,12 @@ INFILL_METHODS = ("dflash", "dspark")
 """Drafters that fill in all drafts at once, from the states of the tokens before them alone."""
 LOOK_AHEAD_METHODS = ("mtp", "eagle", "eagle3", *INFILL_METHODS)
 """Drafters for which a hit gives something up (the drop): they look one token ahead; to 0.32 those that fill in too."""
-METHODS = (*LOOK_AHEAD_METHODS, "ngram")
+LOOK_UP_METHODS = ("ngram", "ngram_gpu", "suffix")
+"""Drafters without a model: they look drafts up in what was said before, and propose as many as they find."""
+METHODS = (*LOOK_AHEAD_METHODS, *LOOK_UP_METHODS)
+
+BatchRange = Annotated[tuple[Count, Count, Drafts], StrictMark(False)]
+"""[first, last, drafts]: requests in a step, and what is drafted behind it."""
 
 
 def spread(group: Group) -> bool:
@@ -74,14 +80,21 @@ class Speculative(StrictRecord):
 
     method: Literal[METHODS] = "ngram"  # type: ignore[valid-type]
     """The drafter. `mtp`, `eagle` and `eagle3` look one token ahead, so that a hit gives a block (or hash unit)
-    up; so it does to 0.32 with `dflash` and `dspark`, which fill in all drafts at once."""
+    up; so it does to 0.32 with `dflash` and `dspark`, which fill in all drafts at once. `ngram` and `suffix` look
+    their drafts up in what was said before; `ngram_gpu` is `ngram` beside the model, as `async_scheduling` needs it."""
     num_speculative_tokens: Drafts = 0
-    """K, the draft tokens of a proposal; 0: off."""
+    """K, the draft tokens of a proposal, and the most that it can have; 0: off."""
     accepted_drafts: Annotated[tuple[Drafts, ...], Listed(1)] | None = None
     """Entry m mod length: drafts that are right in a request's m-th proposal; none means `[0]`."""
     acceptance_rate: Annotated[float, Field(ge=0, le=1)] | None = None
     """Instead of `accepted_drafts`: each draft is right with this probability, drawn from the scenario's seed;
     those after a wrong one do not count."""
+    num_speculative_tokens_per_batch_size: Annotated[tuple[BatchRange, ...], Listed(1)] | None = None
+    """Ranges `[first, last, drafts]`: behind a step of so many requests so many are drafted, at most K; a gap, and
+    what is past the last range, has the drafts of the range before it; none: always K."""
+    proposed_drafts: Annotated[tuple[Drafts, ...], Listed(1)] | None = None
+    """Entry m mod length: drafts that a request's m-th proposal has, as of `ngram` and `suffix`, which may find fewer
+    than K, or none; none: always K."""
     draft_slots: Annotated[int, Field(ge=0, le=1024)] = 0
     """Slots that a drafter with a model of its own adds to the batch for each request, and takes off the budget
     (rule `draft_slots`)."""
@@ -100,12 +113,26 @@ class Speculative(StrictRecord):
         return self.num_speculative_tokens > 0 and self.method in LOOK_AHEAD_METHODS
 
     @property
+    def draft_model(self) -> bool:
+        """True for a drafter with a model of its own, which `draft_slots` make of `ngram`."""
+        return self.method == "ngram" and self.draft_slots > 0
+
+    @property
     def lookahead_tokens(self) -> int:
         """Slots that attention reserves for the drafter, beyond the scheduled tokens."""
-        if self.method == "ngram" and not self.draft_slots:
+        if self.method in LOOK_UP_METHODS and not self.draft_model:
             return 0
         # It has a query for the last sampled token, beside one for each draft.
         return self.num_speculative_tokens + (self.method == "dflash" and self.num_speculative_tokens > 0)
+
+    def drafts_behind(self, requests: int) -> int:
+        """Drafts that a drafter is asked for, at most, behind a step of so many requests."""
+        drafts = self.num_speculative_tokens
+        for first, _, asked in sorted(self.num_speculative_tokens_per_batch_size or ()):
+            if first > requests:
+                break
+            drafts = min(asked, self.num_speculative_tokens)
+        return drafts
 
     @property
     def prefill_lookahead(self) -> int:
@@ -157,8 +184,11 @@ class Options(StrictRecord):
     max_num_seqs: Count = 128
     """Requests that run at a time."""
     max_concurrent_batches: Annotated[int, Field(ge=1, le=64)] = 1
-    """Steps that are decided before the first of them has run, the stages of a pipeline
-    (docs/rules.md#steps-in-flight); over 1 no step is fast-forwarded."""
+    """Steps that are decided before the outcome of the first of them is known, the stages of a pipeline
+    (docs/rules.md#steps-in-flight); at least 2 with `async_scheduling`. Over 1 without it no step is fast-forwarded."""
+    async_scheduling: bool | Literal["auto"] = False
+    """The step after one is decided before its tokens are known, on placeholders that its outcome corrects; `auto`: as
+    a server of the release does by default with these options (docs/servers.md)."""
     max_model_len: Annotated[int, Field(ge=2, le=MAX_STEP_TOKENS)] = 266_240
     """The longest sequence; a prompt is at least one token shorter."""
     long_prefill_token_threshold: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] = 0
@@ -202,6 +232,9 @@ class Options(StrictRecord):
     that fits the block."""
     disable_chunked_mm_input: bool = False
     """Chunks may not end inside an encoded item that they do not start in."""
+    kv_consumer: bool = False
+    """A KV connector is configured that loads into blocks, so that blocks which steps in flight may use are freed late
+    (rule `deferred_free`); so it is, too, with an offload tier and once a request has `external` tokens."""
     offload: Offload = Offload()
     """A tier below the pool, into which full blocks are stored and from which requests are started; off by default."""
     speculative: Speculative = Speculative()
@@ -210,6 +243,11 @@ class Options(StrictRecord):
     """Unit of times: microseconds, or one step for each integer (docs/scenario-files.md#time-and-budgets)."""
     costs: Costs = Costs()
     """Duration of a step under `clock: us`."""
+
+    @property
+    def batch_queue(self) -> int:
+        """Steps that are decided before the outcome of the first of them is known, the newest included."""
+        return max(self.max_concurrent_batches, 2) if self.async_scheduling else self.max_concurrent_batches
 
     @property
     def attention(self) -> tuple[int, ...]:

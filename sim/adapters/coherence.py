@@ -15,7 +15,7 @@ from typing import Any
 
 from stateat.sim.adapters.heard import ANY, Heard, Impossible, Life, PendingChunk
 from stateat.sim.adapters.log_options import faults, faults_of_groups
-from stateat.sim.events import NULL, CopyKind, Group, Refusal, Withdrawal
+from stateat.sim.events import NULL, CopyKind, Group, Refusal, Withdrawal, decided_ahead
 from stateat.sim.tokens import Segments, Spans
 
 
@@ -36,7 +36,7 @@ class Coherence(Heard):
         for key, found, allowed in faults_of_groups(groups, options):
             self._check(False, f"run.groups{key}", found, allowed)
         self.num_blocks = options.get("num_blocks")
-        self.depth = options.get("max_concurrent_batches", 1)
+        self.depth = 1 + decided_ahead(options)
         self.cap = options["max_num_batched_tokens"]
 
     def arrive(

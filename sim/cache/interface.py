@@ -135,8 +135,8 @@ class Cache(Protocol):
         ``unconfirmed_tokens``: those of ``request.computed`` that steps in flight have yet to compute.
         """
 
-    def publish(self, request: CacheRequest, end: int) -> None:
-        """Publish what is true now that tokens up to ``end`` are computed."""
+    def learn(self, request: CacheRequest, known: int, new: int) -> None:
+        """Publish what an outcome has made known: the last ``new`` of ``known`` tokens, of whose chunk all else is."""
 
     def free(self, request: CacheRequest, after_step: int | None = None) -> None:
         """Take back all blocks of a request: now, or once this step has run."""

@@ -70,7 +70,7 @@ def layout(options: Options, rules: CacheRules, observer: Observer) -> Layout:
         observer.claim,
         stores=options.offload.blocks > 0,
         tails=rules.connector.tails,
-        traces=rules.publish.hides or options.max_concurrent_batches > 1,
+        traces=rules.publish.hides or options.batch_queue > 1,
         hides=rules.publish.hides,
     )
     drops = {group: family.drops for family in sizes.families for group in family.groups}

@@ -33,6 +33,7 @@ class KVCache:
         self.lower_tier = Offloading(self.layout, self.lookup, observer)
         self._publishing = Publishing(self.layout)
         self.publish = self._publishing.publish
+        self.learn = self._publishing.learn
         self.retained = self._publishing.retained
         self.split_facts = SplitFacts(
             self.layout.drop,
@@ -48,7 +49,7 @@ class KVCache:
         self._longest = options.max_model_len
         self._state_slots = rules.state_slots.with_look_ahead
         self._watermark_blocks = int(options.watermark * options.num_blocks)
-        self._in_flight = options.max_concurrent_batches > 1
+        self._in_flight = options.batch_queue > 1
         self._given: list[list[int]] = [[] for _ in options.groups]
         """Blocks newly given to each attention group in this step."""
 
@@ -281,7 +282,7 @@ class KVCache:
         no claim on what it writes: the worker's table names the blocks that are its own."""
         blocks = table.blocks
         return (
-            request.computed > running * manager.block_size
+            request.computed - request.in_flight > running * manager.block_size
             and request.pages[manager.group][running:] == blocks[running:]
             and not manager.retire_rule(blocks, running, table.retired)
             and not (0 <= table.last_state < running and blocks[table.last_state])
@@ -291,11 +292,11 @@ class KVCache:
     # Freeing.
 
     def free(self, request: CacheRequest, after_step: int | None = None) -> None:
-        """Free a request's blocks, each group's last first."""
+        """Free a request's blocks, each group's last first; those that wait, ``after_step``, the last group's first."""
         tables = self._tables.pop(request.id, None)
         if tables is None:
             return
-        for manager in self.managers:
+        for manager in self.managers if after_step is None else reversed(self.managers):
             blocks = tables[manager.group].blocks
             self.pool.free(blocks[::-1], after_step)
             if manager.recurrent:

@@ -39,6 +39,13 @@ class Publishing:
         self.exact_snapshots = self.rules.snapshots.kept and fine and not self.rewritten
         """A state behind a position that a client asked for is published under it."""
 
+    def learn(self, request: CacheRequest, known: int, new: int) -> None:
+        """Publish what an outcome has made known: the last ``new`` of ``known`` tokens, of whose chunk all else is."""
+        unit, before = self.layout.hash_unit, known - new - self.rewritten - self.layout.ahead - 1
+        tables = self.layout.tables[request.id]
+        if (known + 2) // unit != before // unit or any(table.checkpoint is not None for table in tables):
+            self.publish(request, known)
+
     def publish(self, request: CacheRequest, end: int, start: int | None = None) -> None:
         """Publish what will be true once tokens up to ``end`` are computed, drafts apart.
 

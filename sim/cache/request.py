@@ -19,6 +19,10 @@ class CacheRequest(Protocol):
     @property
     def computed(self) -> int: ...
     @property
+    def in_flight(self) -> int:
+        """Tokens of ``computed`` that steps in flight have yet to compute."""
+
+    @property
     def prefill_end(self) -> int:
         """End of the prefill, or of its replay after a preemption."""
 

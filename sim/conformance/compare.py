@@ -1,4 +1,4 @@
-"""Comparison with recorded decisions of real releases (``engine-golden/1``), decision by decision."""
+"""Comparison with recorded decisions of real releases (:mod:`.recording`), decision by decision."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from stateat.sim.conformance.recording import Recording, arrivals_of, options_of
 from stateat.sim.errors import EngineError, InputError, RefusedError
-from stateat.sim.events import Group, Observer
+from stateat.sim.events import NULL, Group, Observer
 from stateat.sim.releases.presets import PRESETS, table
 from stateat.sim.releases.support import lacks
 from stateat.sim.run.engine import Make
@@ -140,8 +140,9 @@ class Decisions(Observer):
     ) -> None:
         if steps or not self._groups[group].recurrent:
             return
-        # A row with a state after each draft starts in the running column; any other one ends there.
-        running = writes[0] if len(writes) == len(drafts) + 1 else writes[-1]
+        # A row with a state after each draft starts in the running column; any other one ends there. One whose columns
+        # are all without a slot writes nothing.
+        running = (0, NULL) if not writes else writes[0] if writes[0][0] == end - len(drafts) else writes[-1]
         self.launches[self.index, request] = start, end, len(drafts), read, running[1]
         if self._groups[group].aligned and len(writes) > len(drafts) + 1:
             offset, slot = writes[0]
@@ -190,7 +191,7 @@ def run(recording: Recording, fast_forward: bool, preset: str, make: Make | None
     """
     if preset not in PRESETS:
         raise InputError(f"no preset {preset} (there are {', '.join(PRESETS)})")
-    options = options_of(recording.config, preset.removeprefix("vllm-"))
+    options = options_of(recording.config, preset.removeprefix("vllm-"), recording.asynchronous)
     for key, text in lacks(options, table(preset, options.rules)):
         raise InputError(f"{'.'.join(map(str, key))}: {text}")
     ours = Decisions()

@@ -1,4 +1,8 @@
-"""Recorded decisions of real releases (``engine-golden/1``): one scenario a file, a result for each release."""
+"""Recorded decisions of real releases: one scenario a file, a result for each release.
+
+``engine-golden/1`` has synchronous schedulers; ``engine-golden-async/1`` asynchronous ones, whose steps and ends are
+told in another way, and are read as the same.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,10 @@ from stateat.sim.options import Options, Speculative
 from stateat.sim.tokens import MAX_TOKENS
 from stateat.sim.workload import Arrival
 
-FORMAT = "engine-golden/1"
+SYNCHRONOUS, ASYNCHRONOUS = "engine-golden/1", "engine-golden-async/1"
+FORMATS = (SYNCHRONOUS, ASYNCHRONOUS)
+MIRROR = {"restore_column": "state-block", "undrafted_rows": "accepted-state"}
+"""Rules of the worker that recordings of all releases mirror, whatever the release's own did; the runner they name."""
 
 Int = Annotated[int, Strict()]
 Bool = Annotated[bool, Strict()]
@@ -70,6 +77,8 @@ class RecordedRequest(TypedDict):
     segments: Annotated[list[tuple[Int, Size]], Field(min_length=1)]
     max_tokens: Size
     accepted: NotRequired[Annotated[list[Count], Field(min_length=1)]]
+    abort_step: NotRequired[Count]
+    abort_late: NotRequired[Count]
 
 
 class RecordedScenario(TypedDict):
@@ -116,7 +125,19 @@ class RecordedDecisions(TypedDict):
     truncated: NotRequired[Bool]
 
 
-_SCENARIO, _RESULT = TypeAdapter(RecordedScenario), TypeAdapter(RecordedDecisions)
+class AsynchronousDecisions(RecordedDecisions):
+    """Decisions of an asynchronous scheduler. A row of a step is (request, start, tokens, drafts), with the start that
+    the scheduler counts."""
+
+    finished: dict[str, tuple[Int, Int]]  # type: ignore[misc]
+    """(step whose outcome ended the request, step in which that was heard)"""
+
+
+_SCENARIO = TypeAdapter(RecordedScenario)
+_RESULT: Mapping[str, TypeAdapter[Any]] = {
+    SYNCHRONOUS: TypeAdapter(RecordedDecisions),
+    ASYNCHRONOUS: TypeAdapter(AsynchronousDecisions),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,15 +150,18 @@ class Recording:
     requests: Sequence[Mapping[str, Any]]
     result: Mapping[str, Any]
     """Decisions (:class:`RecordedDecisions`), or a ``status`` alone if the release does not run this."""
+    asynchronous: bool = False
 
 
 def read(path: Path, releases: Sequence[str] = ()) -> list[Recording]:
     """Read the recordings of a file, of all releases or of some. Raises InputError if it is no such file."""
     data = _json(path)
     if not isinstance(data, dict):
-        raise InputError(f"{path}: found {type(data).__name__}, allowed a mapping ({FORMAT})")
-    if data.get("format") != FORMAT:
-        raise InputError(f"{path}: format: found {shown(data.get('format'))}, allowed {FORMAT!r}")
+        raise InputError(f"{path}: found {type(data).__name__}, allowed a mapping ({SYNCHRONOUS})")
+    form = data.get("format")
+    if form not in FORMATS:
+        allowed = " or ".join(map(repr, FORMATS))
+        raise InputError(f"{path}: format: found {shown(form)}, allowed {allowed}")
     scenario = _checked(path, "scenario", _SCENARIO, data.get("scenario"))
     _check_scenario(path, scenario)
     results = data.get("results")
@@ -150,20 +174,38 @@ def read(path: Path, releases: Sequence[str] = ()) -> list[Recording]:
             continue
         if id(body) not in seen:
             skipped = body.get("status") in ("unsupported", "crash")
-            seen[id(body)] = body if skipped else _checked(path, f"results.{release}", _RESULT, body)
+            seen[id(body)] = body if skipped else _decisions(path, form, f"results.{release}", body)
         name = scenario.get("id", path.name.split(".")[0])
-        found.append(Recording(name, release, scenario["config"], scenario["requests"], seen[id(body)]))
+        decisions, asynchronous = seen[id(body)], form == ASYNCHRONOUS
+        found.append(Recording(name, release, scenario["config"], scenario["requests"], decisions, asynchronous))
     return found
 
 
+def _decisions(path: Path, form: str, where: str, body: Any) -> Mapping[str, Any]:
+    """Check a release's decisions; asynchronous ones are told as synchronous ones are, with the worker's starts."""
+    read: dict[str, Any] = _checked(path, where, _RESULT[form], body)
+    if form == SYNCHRONOUS:
+        return read
+    starts = {(n, request): start for n, request, start, *_ in read["launches"]}
+    for step in read["steps"]:
+        rows = []
+        for request, _, tokens, drafts in step["scheduled"]:
+            if (step["n"], request) not in starts:
+                raise InputError(f"{path}: {where}.launches: found none of {request} in step {step['n']}, allowed one")
+            start = starts[step["n"], request]
+            rows.append((request, start, start + tokens, drafts))
+        step["scheduled"] = rows
+    return read | {"finished": {name: heard for name, (_, heard) in read["finished"].items()}}
+
+
 def _json(path: Path) -> Any:
-    raw = read_bytes(path, MAX_RECORDING, f"a recording ({FORMAT})", packed=True)
+    raw = read_bytes(path, MAX_RECORDING, f"a recording ({SYNCHRONOUS})", packed=True)
     try:
         return json.loads(raw)
     except RecursionError as error:
-        raise InputError(f"{path}: not a recording ({FORMAT}): nested too deeply") from error
+        raise InputError(f"{path}: not a recording ({SYNCHRONOUS}): nested too deeply") from error
     except ValueError as error:
-        raise InputError(f"{path}: not a recording ({FORMAT}): {error}") from error
+        raise InputError(f"{path}: not a recording ({SYNCHRONOUS}): {error}") from error
 
 
 def _version(path: Path, name: str) -> list[int]:
@@ -218,7 +260,7 @@ def _check_scenario(path: Path, scenario: RecordedScenario) -> None:
             raise InputError(f"{place}.segments: found an unknown seed, allowed {-len(names)} to {(1 << 31) - 1}")
 
 
-def options_of(config: Mapping[str, Any], release: str) -> Options:
+def options_of(config: Mapping[str, Any], release: str, asynchronous: bool = False) -> Options:
     """Turn a recorded configuration into options of our engine, with the preset of ``release``."""
     eagle = config.get("eagle", False)
     flagged = eagle and config.get("eagle_groups", "attn") == "attn"
@@ -229,7 +271,7 @@ def options_of(config: Mapping[str, Any], release: str) -> Options:
             Group("mamba", "recurrent", config.get("mamba_block_size", 1600), mamba_cache_mode=mode),
         ),
         preset=f"vllm-{release}",
-        rules={"worker": config.get("worker", "v2")},
+        rules={**MIRROR, "worker": config.get("worker", "v2")},
         num_blocks=config.get("num_blocks", 4000),
         max_num_batched_tokens=config.get("max_num_batched_tokens", 8192),
         max_num_seqs=config.get("max_num_seqs", 128),
@@ -245,13 +287,15 @@ def options_of(config: Mapping[str, Any], release: str) -> Options:
         prefix_cache_retention_interval=config.get("retention_interval"),
         shared_prefix_checkpoint=config.get("shared_prefix_checkpoint", False),
         speculative=Speculative(
-            "mtp" if eagle else "ngram",
+            # Asynchronously no drafter proposes from tokens that the CPU has not seen.
+            "mtp" if eagle else "ngram_gpu" if asynchronous else "ngram",
             config.get("num_speculative_tokens", 0),
             draft_slots=config.get("draft_slots", 0),
             multi_module=config.get("multi_module_mtp", False),
             block_drop=config.get("eagle_block_drop", True),
             hash_lookahead=config.get("hash_lookahead", True),
         ),
+        async_scheduling=asynchronous,
         clock="steps",
     )
 
@@ -266,6 +310,8 @@ def arrivals_of(requests: Sequence[Mapping[str, Any]]) -> list[Arrival]:
             tuple((seed, length) for seed, length in r["segments"]),
             r["max_tokens"],
             tuple(r.get("accepted", [0])),
+            abort=r.get("abort_step", r.get("abort_late")),
+            abort_late="abort_late" in r,
         )
         for i, r in enumerate(requests)
     ]

@@ -43,7 +43,10 @@ def outgrows(arrival: Arrival, policy: Policy, trial: Callable[[Policy, Observer
     """
     waits = replace(policy.rules, admission=Admission(rejects=False))
     heard = Shortage()
-    scheduler = trial(replace(policy, options=replace(policy.options, max_concurrent_batches=1), rules=waits), heard)
+    scheduler = trial(
+        replace(policy, options=replace(policy.options, max_concurrent_batches=1, async_scheduling=False), rules=waits),
+        heard,
+    )
     scheduler.add(arrival, 0)
     step = 0
     while not (scheduler.idle or heard.found):

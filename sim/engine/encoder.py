@@ -111,7 +111,6 @@ class Encoder:
     def free(self, request: Request) -> None:
         """Free all items of a request that is gone, preempted or not admitted; give what it encoded in this step back
         to the budget."""
-        self._planned = []
         self.budget += self._now.pop(request.id, 0)
         for item in request.items:
             self._release(request, item)

@@ -1,4 +1,4 @@
-"""A request inside the engine, and what its drafter will get right."""
+"""A request inside the engine, and what its drafter will propose and get right."""
 
 from __future__ import annotations
 
@@ -12,18 +12,31 @@ from stateat.sim.engine.items import items_of
 from stateat.sim.options import Options, Speculative
 from stateat.sim.tokens import PLACEHOLDER, VOCABULARY, Tokens
 from stateat.sim.worker.state import WorkerState
+from stateat.sim.worker.worker import Row
 from stateat.sim.workload import Arrival
 from stateat.sim.workload.streams import stream
 
 
-class RightDrafts:
-    """Right drafts of each proposal of one request: a cycle, or draws from a seeded generator."""
+class Proposals:
+    """Proposals of one request's drafter: drafts that each has, a cycle, and how many of them are right, a cycle or
+    draws from a seeded generator."""
 
-    __slots__ = ("_draw", "_emitted")
+    __slots__ = ("_draw", "_emitted", "_sizes", "vary")
 
-    def __init__(self, speculative: Speculative, cycle: Sequence[int] | None, seed: int, request: str) -> None:
+    def __init__(
+        self,
+        speculative: Speculative,
+        cycle: Sequence[int] | None,
+        seed: int,
+        request: str,
+        sizes: Sequence[int] | None = None,
+    ) -> None:
+        """``cycle``, ``sizes``: right drafts and drafts of the request's own proposals; none: the engine's."""
         rate = speculative.acceptance_rate if cycle is None else None
         drafts = speculative.num_speculative_tokens
+        self._sizes = tuple(min(size, drafts) for size in sizes or speculative.proposed_drafts or (drafts,))
+        self.vary = min(self._sizes) < drafts or speculative.num_speculative_tokens_per_batch_size is not None
+        """True if a proposal may have fewer than K drafts."""
         self._draw = (
             _cycle(cycle or speculative.cycle, drafts)
             if rate is None
@@ -32,17 +45,22 @@ class RightDrafts:
         self._emitted: NDArray[np.int64] = np.zeros(1, np.int64)
 
     def emitted(self, proposals: int) -> NDArray[np.int64]:
-        """Return in entry m the tokens that verifying m proposals emits; at least ``proposals`` + 1 entries."""
+        """Return in entry m the tokens that verifying m proposals of K drafts emits; at least ``proposals`` + 1
+        entries."""
         have = self._emitted.size - 1
         if have < proposals:
             more = self._draw(have, max(proposals - have, have, 16))
             self._emitted = np.concatenate([self._emitted, self._emitted[-1] + np.cumsum(more + 1)])
         return self._emitted
 
+    def size(self, proposal: int) -> int:
+        """Return how many drafts the m-th proposal has, where a drafter is asked for K."""
+        return self._sizes[proposal % len(self._sizes)]
+
     def of(self, proposal: int) -> int:
         """Return how many drafts of the m-th proposal are right."""
         emitted = self.emitted(proposal + 1)
-        return emitted.item(proposal + 1) - emitted.item(proposal) - 1
+        return min(emitted.item(proposal + 1) - emitted.item(proposal) - 1, self.size(proposal))
 
 
 Draw = Callable[[int, int], NDArray[np.int64]]
@@ -71,23 +89,35 @@ class Request:
     __slots__ = (
         "_hash_list",
         "acceptance",
+        "at",
         "computed",
+        "discards",
         "drafts",
+        "drops_stale",
+        "eligible",
         "external",
         "furthest",
+        "gone",
         "id",
+        "in_flight",
         "index",
         "items",
         "junction",
         "load_error",
         "max_outputs",
+        "max_tokens",
         "num_prompt",
         "order",
         "outputs",
+        "placeholders",
         "prefilling",
         "proposals",
+        "proposed",
+        "quiet_row",
         "quiet_since",
+        "sampled",
         "snapshots",
+        "stale",
         "started",
         "tokens",
         "wakes",
@@ -98,11 +128,15 @@ class Request:
         self.id = arrival.id
         self.index = arrival.index
         self.num_prompt = arrival.num_prompt_tokens
+        self.max_tokens = arrival.max_tokens
         self.max_outputs = max(min(arrival.max_tokens, options.max_model_len - self.num_prompt), 1)
         num_drafts = options.speculative.num_speculative_tokens
-        outputs = self.max_outputs + num_drafts + 1
+        # Steps in flight run on behind its last token.
+        outputs = self.max_outputs + (num_drafts + 1) * options.batch_queue
         self.tokens = Tokens.generate(arrival.segments, arrival.index, outputs, arrival.encoder)
-        self.acceptance = RightDrafts(options.speculative, arrival.accepted_drafts, seed, arrival.id)
+        self.acceptance = Proposals(
+            options.speculative, arrival.accepted_drafts, seed, arrival.id, arrival.proposed_drafts
+        )
         self.external = arrival.external
         self.items = items_of(arrival.encoder, self.tokens)
         """Items of the prompt that an encoder computes."""
@@ -110,20 +144,45 @@ class Request:
         self.load_error = arrival.load_error
         self._hash_list: list[bytes] | None = None
         self.outputs = 0
+        """Output tokens that the scheduler has."""
         self.computed = 0
+        """Tokens computed, as the scheduler counts: those of steps in flight too, all their drafts included."""
+        self.in_flight = 0
+        """Tokens of its rows in steps in flight."""
+        self.placeholders = 0
+        """Output tokens, and drafts, of steps in flight that the scheduler counts in their stead."""
+        self.stale = 0
+        """Tokens of steps in flight from before it was preempted."""
+        self.drops_stale = False
+        """Nobody hears of what those sample."""
+        self.discards = 0
+        """Outputs to come that are discarded (vLLM 0.26)."""
+        self.eligible = 0
+        """First step in which it may decode again."""
+        self.gone = False
+        """Ended or taken away."""
+        self.at = 0
+        """Tokens computed, as the worker counts: what was rejected does not count."""
+        self.sampled = 0
+        """Output tokens that the worker has."""
         self.furthest = 0
         """Most tokens that it had ever computed, preemptions or not."""
         self.drafts = 0
         """Drafts of the outstanding proposal."""
         self.proposals = 0
+        """Proposals that the drafter made for it."""
+        self.proposed = 0
+        """Drafts of the proposal that the last row left that ran."""
         self.junction = 0
         self.prefilling = True
         self.started = False
         """True once the request was admitted."""
         self.order = -1
-        """Place among the running; grows with each admission."""
+        """Place among the running, which grows with each admission; -1: it does not run."""
         self.quiet_since = -1
         """The first step that is fast-forwarded, or -1."""
+        self.quiet_row: Row[Request] | None = None
+        """The row that was in flight before those; None: none is, a step runs before the next one is decided."""
         self.wakes = -1
         """The first step after those that are."""
         self.worker = WorkerState(len(options.groups))
@@ -164,7 +223,14 @@ class Request:
         self.computed = 0
         self.prefilling = True
         self.drafts = 0
+        self.eligible = 0
+        self.order = -1
         self.worker = self.worker.emptied(told)
+
+    def resume(self, start: int) -> None:
+        """Hand the worker what the scheduler has of it, with ``start`` tokens computed."""
+        self.at = start
+        self.sampled = self.outputs
 
     # Views of the worker's memory, for the cache.
 

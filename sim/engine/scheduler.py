@@ -19,8 +19,8 @@ from stateat.sim.engine.computed_prefix import ComputedPrefix, find
 from stateat.sim.engine.encoder import Encoder
 from stateat.sim.engine.fast_forward import Quiet
 from stateat.sim.engine.in_flight import InFlight
+from stateat.sim.engine.outcome import Outcomes
 from stateat.sim.engine.request import Request, placeholders
-from stateat.sim.engine.sampling import sample
 from stateat.sim.engine.sizing import Sizing
 from stateat.sim.engine.step import Step
 from stateat.sim.events import NULL, Observer, Refusal
@@ -29,7 +29,6 @@ from stateat.sim.releases.policy import Policy
 from stateat.sim.releases.rules import Rules
 from stateat.sim.rules.restore_column import config_block
 from stateat.sim.worker.block_tables import BlockTables, widths
-from stateat.sim.worker.pipeline import Batch
 from stateat.sim.worker.state import Asked
 from stateat.sim.worker.worker import Row
 from stateat.sim.workload import Arrival
@@ -54,6 +53,9 @@ class Scheduler:
         self.observer = observer
         self.seed = seed
         self.num_drafts = options.speculative.num_speculative_tokens
+        # Where a batch's size says how many are drafted, rows have no common width.
+        self.padded = self.num_drafts > 0 and options.speculative.num_speculative_tokens_per_batch_size is None
+        """True if placeholders may make a row as wide as those beside it."""
         self.most = rules.running.most(options)
         """Requests that may run at once."""
         self.threshold = options.long_prefill_token_threshold
@@ -76,6 +78,7 @@ class Scheduler:
             ),
             export=self._exported if options.num_prefill_checkpoint_blocks else None,
             kernel=rules.state_writes,
+            undrafted_are_plain=rules.undrafted_rows,
             mamba_chunk_size=options.mamba_chunk_size,
         )
         self.waiting: deque[Request] = deque()
@@ -85,14 +88,28 @@ class Scheduler:
         # A threshold below a decode row would cut it: such rows are never quiet.
         whole = not (0 < self.threshold < 1 + self.num_drafts or self.slots)
         whole = whole and self.worker.merges and not rules.state_slots.with_look_ahead
-        self.in_flight = InFlight(self.cache, self.worker, rules, observer, options.max_concurrent_batches)
+        self.in_flight = InFlight(self.cache, self.worker, rules, observer, options)
         self.pipeline = self.in_flight.pipeline
-        fast_forward = fast_forward and whole and self.pipeline.depth == 1
-        self.quiet = Quiet(self.cache, self.worker, observer, self.num_drafts, fast_forward)
+        self.asynchronous = self.in_flight.asynchronous
+        # A pipeline's steps run late, and who is in it is seldom quiet.
+        fast_forward = fast_forward and whole and self.pipeline.depth == 1 + self.asynchronous
+        pipeline = self.pipeline if self.asynchronous else None
+        self.quiet = Quiet(self.cache, self.worker, observer, self.num_drafts, fast_forward, pipeline)
+        self.outcomes = Outcomes(
+            self.cache,
+            rules,
+            observer,
+            self.in_flight,
+            self.encoder,
+            self.quiet,
+            leave=self._leave,
+            rest=lambda request: self.active.remove(request),
+        )
         self.admissions = 0
         self.preempted_in_vain = 0
         """Preemptions since some request last got further than it had ever been."""
-        self._aborted: list[str] = []
+        self._aborted: dict[str, bool] = {}
+        """Requests to take away, and if so once the next step is decided."""
         self._outgrown: set[str] = set()
         """Waiting requests that want more blocks than there are."""
         self._rejected: list[str] = []
@@ -112,8 +129,11 @@ class Scheduler:
         self.observer.arrive(
             request.id, request.index, time, arrival.segments, None, request.max_outputs, arrival.encoder
         )
+        if self.idle:
+            self.pipeline.clear()
         self.waiting.append(request)
         self.cache.lower_tier.expect(arrival.external)
+        self.in_flight.loads = self.in_flight.loads or arrival.external > 0
         if self.rules.admission.rejects and outgrows(arrival, self.policy, self._alone):
             self._outgrown.add(request.id)
 
@@ -121,11 +141,12 @@ class Scheduler:
         """Return another scheduler, for a request alone."""
         return Scheduler(policy, observer, self.seed, True, self.make_cache)
 
-    def abort(self, name: str) -> bool:
-        """Take a request away before the next step; False if it is not here (any more)."""
+    def abort(self, name: str, late: bool = False) -> bool:
+        """Take a request away before the next step, or ``late``, once that is decided and before an outcome is heard
+        of; False if it is not here (any more)."""
         if all(request.id != name for request in (*self.running, *self.waiting)):
             return False
-        self._aborted.append(name)
+        self._aborted[name] = late
         return True
 
     def reset(self, running: bool = False) -> None:
@@ -155,13 +176,19 @@ class Scheduler:
         if (
             self.quiet.tokens > self.cap
             or self.active
-            or self.pipeline
+            or not self._rests_alone
             or self._aborted
             or self._reset_asked
             or (self.waiting and len(self.running) < self.most)
         ):
             return 0
         return self.quiet.until() - step
+
+    @property
+    def _rests_alone(self) -> bool:
+        """True if nothing is in flight but what is fast-forwarded, as much as there will be."""
+        last = self.pipeline.last
+        return not self.pipeline and (last is None or last.quiet_tokens == self.quiet.tokens)
 
     @property
     def quiet_tokens(self) -> int:
@@ -174,11 +201,17 @@ class Scheduler:
         """Decide, run and commit one step; the caller says what it lasts (:meth:`Observer.commit`)."""
         self.observer.step(index, time, budget)
         result = Step()
-        self._abort(index, result)
+        if self.pipeline.last is not None:
+            # Steps that were skipped were alike.
+            self.pipeline.last.index = index - 1
+        if self._aborted:
+            for request in [r for r in self.running if r.id in self._aborted]:
+                self._wake(request, index)
+            self._abort(index, result, late=False)
         if self._reset_asked:
             self._reset_asked = False
             while self._reset_running and self.running:
-                self._preempt(self.running[-1], index, self.worker.forgets_on_reset)
+                self._preempt(self.running[-1], index, self.worker.forgets_on_reset, drops=True)
             self.observer.reset(self.cache.reset())
         self.cache.new_step()
         self.encoder.new_step()
@@ -194,34 +227,45 @@ class Scheduler:
             self._schedule_waiting(budget - used - self.quiet.tokens, rows, decodes, prefills)
         result.finished += self._rejected
         self._rejected.clear()
-        result.decode_tokens = self.quiet.tokens
-        self._run(self.in_flight.add(index, rows), result)
+        batch = self.in_flight.add(index, rows)
+        batch.quiet_tokens = self.quiet.tokens
+        if self.asynchronous:
+            self.in_flight.launch(batch)
+        oldest = self.in_flight.done() if self.in_flight.several else batch
+        result.filled = oldest is None
+        if self._aborted:
+            self._abort(index, result, late=True)
+        if oldest is not None:
+            if not self.asynchronous:
+                self.in_flight.launch(oldest)
+            if self.outcomes.hear(oldest, result):
+                self.preempted_in_vain = 0
         return result
 
-    def _run(self, batch: Batch[Request] | None, result: Step) -> None:
-        """Run and commit a batch."""
-        if batch is None:
-            return
-        self.cache.run(batch.index, batch.pinned)
-        self.worker.before(batch.index, batch.rows, batch.copies, batch.given)
-        self._update(batch, result)
-        self.cache.commit(batch.published)
+    def _leave(self, request: Request) -> None:
+        """Take a request that ended off the lists."""
+        if request.order >= 0:
+            self.running.remove(request)
+            self.active.remove(request)
+        else:
+            self.waiting.remove(request)
 
-    def _abort(self, index: int, result: Step) -> None:
-        for request in [r for r in (*self.running, *self.waiting) if r.id in self._aborted]:
-            if request in self.running:
-                self._wake(request, index)
-                self.running.remove(request)
-                self.active.remove(request)
-                self.cache.lower_tier.save_cancelled(request, self.pipeline.tokens(request))
+    def _abort(self, index: int, result: Step, late: bool) -> None:
+        names = [name for name, when in self._aborted.items() if when == late]
+        for request in [r for r in (*self.running, *self.waiting) if r.id in names]:
+            if request.order >= 0:
+                self.cache.lower_tier.save_cancelled(request, request.in_flight)
+                self._leave(request)
                 self.in_flight.drop(request)
-                self.in_flight.let_go(request)
+                self.in_flight.end(request)
             else:
-                self.waiting.remove(request)
+                self._leave(request)
+                request.gone = True
             self.encoder.free(request)
             self.observer.abort(request.id)
             result.finished.append(request.id)
-        self._aborted.clear()
+        for name in names:
+            del self._aborted[name]
 
     def _schedule_running(self, index: int, budget: int, rows: list[Row[Request]]) -> tuple[int, bool]:
         """Return the tokens used, and True if a request was preempted."""
@@ -232,9 +276,11 @@ class Scheduler:
             left = min(budget - used - before, self._room(used + before, rows))
             if left <= 0:
                 break
-            count, why = self._running_tokens(request, left)
             position += 1
-            if count <= 0 and self.pipeline.has(request):
+            if request.in_flight and self.in_flight.rests(request, index):
+                continue
+            count, why = self._running_tokens(request, left)
+            if count <= 0 and request.in_flight:
                 # Its next token is not known yet.
                 continue
             if count <= 0:
@@ -242,7 +288,7 @@ class Scheduler:
                 continue
             if left - count < self.quiet.tokens_after(request.order):
                 self._wake_after(request.order, index)
-            unconfirmed = self.pipeline.tokens(request) if self.rules.deferred_free.confirmed else 0
+            unconfirmed = request.in_flight if self.rules.deferred_free.confirmed else 0
             while not self.cache.grow(request, count, unconfirmed_tokens=unconfirmed):
                 if len(self.running) == 1 and self.rules.admission.rejects and not self.pipeline:
                     # Nobody else holds a block that it could wait for.
@@ -258,13 +304,13 @@ class Scheduler:
                 self._preempt(victim, index)
                 if victim is request:
                     return used, True
-            self._launch(request, request.computed, count, rows, why)
+            self._chunk(request, count, rows, why)
             used += count
         return used, preempted
 
     def _running_tokens(self, request: Request, left: int) -> tuple[int, str]:
         """Return how many tokens a running request takes of those left, and the rule that ended its chunk."""
-        wanted = request.num_tokens + request.drafts - request.computed
+        wanted = request.num_tokens + request.drafts + request.placeholders - request.computed
         count, stop = wanted, ""
         if 0 < self._threshold() < count:
             count, stop = self.threshold, "threshold"
@@ -285,16 +331,24 @@ class Scheduler:
             return 0
         return self.threshold
 
-    def _launch(self, request: Request, start: int, count: int, rows: list[Row[Request]], stop: str) -> None:
+    def _chunk(self, request: Request, count: int, rows: list[Row[Request]], stop: str) -> None:
         """Put a running request's chunk into the batch, with the drafts that fit."""
+        start = request.computed
         drafted = 0
         drafts: list[int] = []
         if request.drafts:
-            drafted = max(start + count - request.num_tokens, 0)
+            drafted = max(start + count - request.num_tokens - request.placeholders, 0)
             if drafted:
                 right = request.acceptance.of(request.proposals - 1)
-                drafts = request.draft_ids(request.num_tokens, right, drafted)
+                drafts = request.draft_ids(request.num_prompt + request.sampled, right, drafted)
+                if count != drafted + 1 or not request.proposed:
+                    # Behind placeholders that a split clipped it counts from too early: a worker takes all tokens but
+                    # one for drafts, none for the request's last, and has no proposal behind it.
+                    drafts = placeholders(count - 1)
             request.drafts = 0
+        if self.asynchronous:
+            # The worker knows which drafts in flight were rejected.
+            start = request.at
         self._encode(request)
         self.observer.chunk(request.id, start, start + count, drafted, stop, 0, ())
         rows.append(Row(request, start, start + count, drafts, drafted))
@@ -315,13 +369,17 @@ class Scheduler:
                 del self.waiting[place]
                 self._reject(request, why)
                 continue
+            if request.stale and self.rules.stale_output.waits and not request.drops_stale:
+                # What it computes next could be what is still to come.
+                place += 1
+                continue
             prefix = find(request, self.cache, self.rules.load_failure)
             start = prefix.tokens
             count, stop = request.num_tokens - start, ""
             drafted = 0
             alone = self.rules.padding.alone and not prefills and start > 0
             roomy = self.rules.padding.waits or start + count + self.num_drafts < self.options.max_model_len
-            if self.num_drafts and count == 1 and (only_decodes or alone) and roomy:
+            if self.padded and count == 1 and (only_decodes or alone) and roomy:
                 # Placeholders make it as wide as the rows beside it, so that a full CUDA graph fits.
                 drafted = self.num_drafts
                 count += drafted
@@ -393,6 +451,7 @@ class Scheduler:
                 self.observer.restore(request.id, group, slot, column, start, prefix.hit.group_hits)
         request.started = True
         request.computed = start
+        request.resume(start)
         request.order = self.admissions
         self.admissions += 1
         self.running.append(request)
@@ -418,56 +477,17 @@ class Scheduler:
         self.observer.abort(request.id)
         self._rejected.append(request.id)
 
-    def _preempt(self, request: Request, index: int, told: bool = True) -> None:
-        """Put the last running request back to the head of the queue; ``told``: the worker hears of it."""
+    def _preempt(self, request: Request, index: int, told: bool = True, drops: bool = False) -> None:
+        """Put the last running request back to the head of the queue; ``told``: the worker hears of it; ``drops``:
+        what its steps in flight sample is dropped."""
         self._wake(request, index)
         self.running.pop()
         self.active.pop()
-        self.in_flight.let_go(request)
+        self.in_flight.preempt(request, told, drops)
         self.encoder.free(request)
-        request.reset(told)
         self.waiting.appendleft(request)
         self.preempted_in_vain += 1
         self.observer.preempt(request.id)
-
-    # After the forward pass.
-
-    def _update(self, batch: Batch[Request], result: Step) -> None:
-        rows = batch.rows
-        for row in rows:
-            request = row.request
-            if row.start < request.prefill_end:
-                result.prefill_tokens += row.end - row.start
-            else:
-                result.decode_tokens += row.end - row.start
-            if not row.void and sample(row, self.num_drafts, self.observer):
-                self.preempted_in_vain = 0
-        self.worker.after(rows)
-        if self.rules.publish.at_commit and self.num_drafts:
-            for row in rows:
-                if row.emitted:
-                    # What a stop trims was computed and is not the request's; its last token never is.
-                    self.cache.publish(row.request, min(row.request.computed, row.request.num_tokens - 1))
-        prefills = [(row.request, row.end) for row in rows if row.start < row.request.num_prompt and not row.void]
-        self.cache.lower_tier.store(prefills, batch.full)
-        for row in rows:
-            request = row.request
-            if row.void:
-                if not self.pipeline.has(request):
-                    self.worker.leave(request)
-                continue
-            if request.items:
-                self.encoder.passed(request, min(row.end, request.computed))
-            if request.outputs >= request.max_outputs:
-                self.running.remove(request)
-                self.active.remove(request)
-                self.worker.leave(request)
-                self.cache.free(request)
-                self.encoder.free(request)
-                self.observer.finish(request.id)
-                result.finished.append(request.id)
-            elif not (request.prefilling or self.encoder.holds(request)) and self.quiet.enter(request, batch.index + 1):
-                self.active.remove(request)
 
     # Quiet requests.
 

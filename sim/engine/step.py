@@ -11,6 +11,8 @@ class Step:
 
     prefill_tokens: int = 0
     decode_tokens: int = 0
+    filled: bool = False
+    """The step only put a batch into a queue that has room for more: nobody waits for an outcome."""
     finished: list[str] = field(default_factory=list)
     """Requests that ended, by themselves or by an abort."""
 

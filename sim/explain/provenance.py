@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from stateat.sim.events import NULL, Finding, Group, Observer
+from stateat.sim.events import NULL, Finding, Group, Observer, decided_ahead, tokens_behind
 from stateat.sim.explain.explanation import TORN, ChunkDecision, Claim, Coverage, Piece, Reader, Span, Story, Subject
 from stateat.sim.run.result import Outcome
 from stateat.sim.run.simulate import simulate
@@ -100,6 +100,7 @@ class Chronicle(Observer):
         self._told: list[_Moment] = []
         self._now: dict[str, _Decision] = {}
         self._in_order = True
+        self._behind = 0
         self._flying: dict[int, tuple[_Moment, dict[str, _Decision]]] = {}
         """Decisions of each step in flight."""
         self._ran = True
@@ -121,7 +122,8 @@ class Chronicle(Observer):
     ) -> None:
         self._groups, self._drafts = groups, num_speculative_tokens
         self._held[NULL] = _Held(Piece("", 0, 0), None, None)
-        self._in_order = options.get("max_concurrent_batches", 1) == 1
+        self._in_order = decided_ahead(options) == 0
+        self._behind = tokens_behind(options, num_speculative_tokens)
 
     def arrive(
         self,
@@ -137,7 +139,7 @@ class Chronicle(Observer):
             stream = Tokens.explicit(tokens, encoder)
             self._again[request] = lambda: stream
         else:
-            self._again[request] = partial(Tokens.generate, segments, index, max_tokens + self._drafts + 1, encoder)
+            self._again[request] = partial(Tokens.generate, segments, index, max_tokens + self._behind, encoder)
         self._streams[request] = self._again[request]()
         self._prompts[request] = self._streams[request].num_prompt
 

@@ -10,6 +10,7 @@ from typing import Any
 from stateat.sim.errors import InputError
 from stateat.sim.geometry.layout import Geometry
 from stateat.sim.options import Options
+from stateat.sim.releases.runners import rules_of
 from stateat.sim.scenario.models import SCHEMA
 
 LAYERS = {"gated-delta": "gdn", "kda": "kda", "ssd": "mamba", "selective-scan": "mamba", "short-conv": "conv"}
@@ -78,6 +79,9 @@ def _engine(geometry: Geometry) -> dict[str, Any]:
         engine["prefill_checkpoint_alignment"] = _alignment(geometry)
     if geometry.sizing.retention is not None:
         engine["prefix_cache_retention_interval"] = geometry.sizing.retention
+    method = serving.speculative_method if drafts else ""
+    if rules := rules_of(serving.preset, geometry.model.architectures, geometry.model.state.family, method):
+        engine["rules"] = rules
     if drafts:
         accepted = sorted({0, drafts // 2, drafts}, reverse=True)
         engine["speculative"] = {

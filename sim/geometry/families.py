@@ -150,8 +150,13 @@ def model_of(values: Mapping[str, Any], where: str, name: str) -> Model:
         chunk=config.size(chunk) if chunk else 2048,
         mtp_layers=config.size("mtp_num_hidden_layers", config.size("num_nextn_predict_layers", 1, 0), 0),
         bounded_gate=family == "kimi-linear" and config.below("linear_attn_config").has("gate_lower_bound"),
+        architectures=_architectures(outer),
         assumed=tuple(config.assumed),
     )
+
+
+def _architectures(outer: Fields) -> tuple[str, ...]:
+    return tuple(outer.names("architectures")) if isinstance(outer.values.get("architectures"), list) else ()
 
 
 def _attention(config: Fields, layers: int, latent: bool) -> Attention:

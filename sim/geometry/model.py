@@ -50,6 +50,8 @@ class Model:
     """Attention layers of its own draft module, if it is used."""
     bounded_gate: bool = False
     """True if a KDA layer's gate has a lower bound (``gate_lower_bound``), which FlashKDA asks for."""
+    architectures: tuple[str, ...] = ()
+    """Classes of the model by the config's own word, which choose the model runner in some releases."""
     assumed: tuple[str, ...] = ()
     """Keys that its config lacks, each with the value that was taken."""
 

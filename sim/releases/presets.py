@@ -28,7 +28,8 @@ VLLM_0_26_0: dict[str, str] = {
     "running": "max-num-seqs",
     "drafter_modules": "one",
     "state_writes": "align-and-all",
-    "worker": "v2",
+    "worker": "v1",
+    "undrafted_rows": "running-column",
     "state_slots": "scheduled",
     "tier_return": "any-length",
     "connector": "longest-group",
@@ -41,6 +42,7 @@ VLLM_0_26_0: dict[str, str] = {
     "item_hash": "last-if-late",
     "aborted_steps": "runs-on",
     "deferred_free": "when-run-unguarded",
+    "stale_output": "counted",
     "eviction": "lru",
 }
 
@@ -48,6 +50,7 @@ VLLM_0_27_0: dict[str, str] = {
     **VLLM_0_26_0,
     "split": "prefill-end",
     "connector": "divergent",
+    "stale_output": "delivered-late",
     "eviction": "lru-uncached-last",
 }
 
@@ -64,6 +67,8 @@ VLLM_0_28_0: dict[str, str] = {
 
 VLLM_0_29_0: dict[str, str] = {
     **VLLM_0_28_0,
+    "worker": "v2",
+    "restore_column": "scheduler-block",
     "drafter_modules": "one-a-draft",
     "lookup": "intersection",
     "padding": "dropped",
@@ -75,6 +80,8 @@ VLLM_0_29_0: dict[str, str] = {
 
 VLLM_0_32_0: dict[str, str] = {
     **VLLM_0_29_0,
+    "restore_column": "state-block",
+    "undrafted_rows": "accepted-state",
     "state_writes": "align",
     "tier_return": "aligned-end-one-more",
     "boundaries": "leaves-tokens",
@@ -124,7 +131,8 @@ CHANGES: dict[str, str] = {
         "Placeholders that the split clips are dropped; prefill checkpoints, retention intervals, a module for "
         "each draft; hits inside a block ask the groups that take part in prefix caching, under context "
         "parallelism too; attention groups with different blocks are all cut to the hit; a window keeps a row "
-        "before each end that such a hit may have."
+        "before each end that such a hit may have; hybrids run on model runner v2, which keeps the accepted count of a "
+        "request that is skipped for a step, and counts a restored request's column in the configuration's block."
     ),
     "vllm-0.32.0": (
         "Reusable ends leave a token for the logits, and the prompt's tail follows the drop; only the chunk that "
@@ -132,7 +140,8 @@ CHANGES: dict[str, str] = {
         "or turned off; retirement walks gaps; a single token is padded alone too; a lone request knows no "
         "threshold; a block's hash names every encoded item in it; no `all` mode; an offload tier is asked for "
         "the attention block that a look-ahead drafter gives up; since 0.30, nobody is preempted whose blocks "
-        "would have to wait for a step in flight."
+        "would have to wait for a step in flight; a decode row without drafts reads its own state, and a restored "
+        "request's column is counted in recurrent blocks."
     ),
     "vllm-0.33.0": (
         "Hashes cover the token behind their block instead of a drop; a drafter that fills in bounds how many "

@@ -26,7 +26,7 @@ from stateat.sim.rules.drafting import DRAFT_SLOTS, MODULES, RUNNING, DraftSlots
 from stateat.sim.rules.encoder import ENCODER, WHOLE_ITEMS, Cap, WholeItems
 from stateat.sim.rules.eviction import EVICTION, Eviction
 from stateat.sim.rules.grid import GRID, Grid
-from stateat.sim.rules.in_flight import ABORT, FREE, Abort, Free
+from stateat.sim.rules.in_flight import ABORT, FREE, STALE_OUTPUT, Abort, Free, StaleOutput
 from stateat.sim.rules.load_failure import LOAD_FAILURE, LoadFailure
 from stateat.sim.rules.partial_hits import PARTIAL_HITS_WHEN, PartialHitsWhen
 from stateat.sim.rules.publishing import ITEM_HASH, PUBLISH, SNAPSHOTS, ItemHash, Publish, Snapshots
@@ -39,6 +39,7 @@ from stateat.sim.rules.splits import SPLIT
 from stateat.sim.rules.state_blocks import STATE_BLOCKS, STATE_SLOTS, StateSlots
 from stateat.sim.rules.state_writes import STATE_WRITES, StateWrites
 from stateat.sim.rules.tail_copy import TAIL_COPY, TailCopy
+from stateat.sim.rules.undrafted_rows import UNDRAFTED_ROWS
 from stateat.sim.rules.wide_block import WIDE_BLOCK, WideBlock
 from stateat.sim.worker.rules import WORKER
 from stateat.sim.worker.worker import Worker
@@ -72,6 +73,7 @@ class Rules:
     drafter_modules: Annotated[bool, MODULES]
     state_writes: Annotated[StateWrites, STATE_WRITES]
     worker: Annotated[type[Worker], WORKER]
+    undrafted_rows: Annotated[bool, UNDRAFTED_ROWS]
     state_slots: Annotated[StateSlots, STATE_SLOTS]
     tier_return: Annotated[TierReturn, TIER_RETURN]
     connector: Annotated[Connector, CONNECTOR]
@@ -84,6 +86,7 @@ class Rules:
     item_hash: Annotated[ItemHash, ITEM_HASH]
     aborted_steps: Annotated[Abort, ABORT]
     deferred_free: Annotated[Free, FREE]
+    stale_output: Annotated[StaleOutput, STALE_OUTPUT]
     eviction: Annotated[Eviction, EVICTION]
 
 

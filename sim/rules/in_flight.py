@@ -29,6 +29,38 @@ class Free:
     """A state is freed by what has been computed; else by what steps in flight will have computed too."""
 
 
+@dataclass(frozen=True, slots=True)
+class StaleOutput:
+    """Outputs of steps in flight of a request that is preempted meanwhile."""
+
+    counted: bool = False
+    """They are counted as any other, whether the request runs again or not, and after a reset as many outputs are
+    discarded as tokens were expected (vLLM 0.26)."""
+    waits: bool = True
+    """The request starts anew once they have come."""
+
+
+STALE_OUTPUT: Rule[StaleOutput] = Rule(
+    "What becomes of outputs in flight of a request that is preempted?",
+    {
+        "delivered-late": Value(
+            StaleOutput(),
+            "The request gets them, and starts anew once it has; after a reset they are dropped.",
+            "vLLM from 0.27 on",
+        ),
+        "counted": Value(
+            StaleOutput(counted=True, waits=False),
+            "They count as any other, also if the request runs again; behind a reset as many outputs are dropped as "
+            "tokens were expected, drafts included.",
+            "vLLM 0.26",
+        ),
+    },
+    When(
+        "with steps in flight (`async_scheduling`, or `max_concurrent_batches` above 1)",
+        lambda options, requests: options.batch_queue > 1,
+    ),
+)
+
 ABORT: Rule[Abort] = Rule(
     "What becomes of the steps in flight of a request that is taken away?",
     {
@@ -47,8 +79,8 @@ ABORT: Rule[Abort] = Rule(
         ),
     },
     When(
-        "with a request that is taken away (`abort`)",
-        lambda options, requests: any(r.abort is not None for r in requests),
+        "with a request that is taken away (`abort`), where steps wait in a pipeline (not with `async_scheduling`)",
+        lambda options, requests: not options.async_scheduling and any(r.abort is not None for r in requests),
     ),
 )
 
@@ -76,7 +108,7 @@ FREE: Rule[Free] = Rule(
         ),
     },
     When(
-        "with steps in flight (`max_concurrent_batches` above 1)",
-        lambda options, requests: options.max_concurrent_batches > 1,
+        "with steps in flight (`async_scheduling`, or `max_concurrent_batches` above 1)",
+        lambda options, requests: options.batch_queue > 1,
     ),
 )

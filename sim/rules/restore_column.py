@@ -20,7 +20,7 @@ def state_block_column(computed: int, state_block: int, config_block: int) -> in
 def scheduler_block_column(computed: int, state_block: int, config_block: int) -> int:
     """The column counted in ``cache_config.block_size``, the smallest block of any group.
 
-    vLLM issue 53142; runner v2 to 0.29.
+    vLLM issue 53142; runner v2 to 0.31.
     """
     return (computed - 1) // config_block
 
@@ -60,13 +60,14 @@ RESTORE_COLUMN: Rule[RestoreColumn] = Rule(
     "From which column of its block table does a restored request read its state, in `align` mode?",
     {
         "state-block": Value(
-            state_block_column, "From column (computed - 1) // recurrent block, which holds it.", "vLLM to 0.33"
+            state_block_column,
+            "From column (computed - 1) // recurrent block, which holds it.",
+            "runner v1 (mamba_utils, `preprocess_mamba`); v2 from 0.32 on",
         ),
         "scheduler-block": Value(
             scheduler_block_column,
             "From column (computed - 1) // `cache_config_block_size` (by default what the split aligns to).",
-            "vLLM issue 53142; runner v2 of 0.26 to 0.29",
-            Standing.FAULT,
+            "runner v2 to 0.31 (mamba_hybrid, `add_request`); vLLM issue 53142",
         ),
         "stale-config": Value(
             stale_config_column,

@@ -31,6 +31,8 @@ Progress = Callable[[int, int, int], None]
 
 def step_us(costs: Costs, step: Step) -> int:
     """Return the duration of a step, in microseconds (at least 1)."""
+    if step.filled:
+        return 1
     variable = costs.per_prefill_token * step.prefill_tokens + costs.per_decode_token * step.decode_tokens
     return max(1, round(costs.base + variable))
 
@@ -66,8 +68,8 @@ class Simulation:
         self._gone: set[str] = set()
         """Requests that were aborted when they were not there."""
         self._calendar: list[tuple[int, list[Arrival]]] = []
-        self._aborts: list[tuple[int, str]] = sorted(
-            ((a.abort, a.id) for a in arrivals if a.abort is not None), reverse=True
+        self._aborts: list[tuple[int, str, bool]] = sorted(
+            ((a.abort, a.id, a.abort_late) for a in arrivals if a.abort is not None), reverse=True
         )
         """The next one last."""
         self._resets = sorted(resets)
@@ -115,11 +117,11 @@ class Simulation:
 
     def _abort(self) -> Process:
         while self._aborts:
-            time, name = self._aborts[-1]
+            time, name, late = self._aborts[-1]
             if time > self.env.now:
                 yield self.env.timeout(time - self.env.now)
             self._aborts.pop()
-            if not self.scheduler.abort(name):
+            if not self.scheduler.abort(name, late):
                 self._gone.add(name)
 
     def _reset(self) -> Process:

@@ -46,8 +46,9 @@ class Engine(Protocol):
         """Take a request in; the observer is told ``arrive``."""
         ...
 
-    def abort(self, name: str) -> bool:
-        """Take a request away in the next step; False: it is not here."""
+    def abort(self, name: str, late: bool = False) -> bool:
+        """Take a request away in the next step, before it is decided or, ``late``, behind that; False: it is not
+        here."""
         ...
 
     def reset(self, running: bool = False) -> None:

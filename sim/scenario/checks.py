@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from math import gcd, lcm
 from typing import Any
 
-from stateat.sim.options import Options, least_blocks
+from stateat.sim.options import Options, Speculative, least_blocks
 from stateat.sim.scenario import truth
 from stateat.sim.scenario.counts import pins_to_zero
 from stateat.sim.scenario.models import Whole
@@ -45,15 +45,35 @@ def engine(model: Options) -> Iterator[Complaint]:
             ("offload", "blocks"),
             f"found {model.offload.blocks}, allowed 0 without enable_prefix_caching: only what is published is stored",
         )
-    drafts = model.speculative.num_speculative_tokens
-    if model.speculative.accepted_drafts is not None and model.speculative.acceptance_rate is not None:
-        yield ("speculative",), "found accepted_drafts and acceptance_rate, allowed one of them"
-    for i, accepted in enumerate(model.speculative.accepted_drafts or ()):
-        if accepted > drafts:
-            yield (
-                ("speculative", "accepted_drafts", i),
-                f"found {accepted}, allowed 0 to {drafts} (num_speculative_tokens)",
-            )
+    yield from _below(("speculative",), _drafts(model.speculative))
+
+
+def _drafts(model: Speculative) -> Iterator[Complaint]:
+    """Problems of proposals: more drafts than K, and sizes of batches for which none or two numbers are named."""
+    most = model.num_speculative_tokens
+    if model.accepted_drafts is not None and model.acceptance_rate is not None:
+        yield (), "found accepted_drafts and acceptance_rate, allowed one of them"
+    for key in ("accepted_drafts", "proposed_drafts"):
+        for i, drafts in enumerate(getattr(model, key) or ()):
+            if drafts > most:
+                yield (key, i), f"found {drafts}, allowed 0 to {most} (num_speculative_tokens)"
+    key = "num_speculative_tokens_per_batch_size"
+    ranges = model.num_speculative_tokens_per_batch_size or ()
+    if ranges and not most:
+        yield (key,), "found ranges, allowed none without drafts (num_speculative_tokens)"
+    elif ranges and model.method == "suffix":
+        yield (key,), "found ranges, allowed none with method suffix: its drafter is always asked for K"
+    before = 0
+    for i, (first, last, drafts) in sorted(enumerate(ranges), key=lambda entry: entry[1]):
+        if first > last:
+            yield (key, i, 1), f"found {last}, allowed {first} (the range's first) or more"
+        elif not before and first > 1:
+            yield (key, i, 0), f"found {first}, allowed 1 for the first range: every number of requests has one"
+        elif first <= before:
+            yield (key, i, 0), f"found {first}, allowed more than {before}, the last of the range before"
+        if drafts > most:
+            yield (key, i, 2), f"found {drafts}, allowed 0 to {most} (num_speculative_tokens)"
+        before = max(before, last)
 
 
 def _lacks(model: Options) -> Iterator[Complaint]:

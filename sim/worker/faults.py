@@ -18,9 +18,11 @@ TAPS = 4
 
 
 class RunnerV1(Worker):
-    """vLLM's runner v1: the accepted count of a request that is skipped for a step becomes 1."""
+    """vLLM's runner v1: the accepted count of a request that is skipped for a step becomes 1; for it a scheduler lets a
+    request decode in each step of an asynchronous pipeline."""
 
     keeps_accepted = False
+    staggers = False
 
 
 class Unshifted(Worker):
@@ -89,7 +91,7 @@ class OneTooMany(Worker):
 
     merges = False
 
-    def count(self, kept: int) -> int:
+    def count(self, kept: int, drafted: int) -> int:
         return kept + 1
 
 
@@ -98,8 +100,8 @@ class NeverRolledBack(Worker):
 
     merges = False
 
-    def count(self, kept: int) -> int:
-        return self.num_drafts + 1
+    def count(self, kept: int, drafted: int) -> int:
+        return drafted + 1
 
 
 class SharedCount(Worker):
@@ -107,14 +109,6 @@ class SharedCount(Worker):
 
     def moved(self, state: WorkerState, group: int) -> None:
         state.accepted = [1] * len(state.accepted)
-
-
-class PlainRestarts(Worker):
-    """A row without drafts takes the running column's state, whatever was accepted before (vLLM issues 39273,
-    56531)."""
-
-    def bias(self, row: Row[R], group: int) -> int:
-        return super().bias(row, group) if row.drafts else 0
 
 
 class PaddedAsPrefill(Worker):

@@ -7,7 +7,7 @@ runs at once, and nothing here makes a difference.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Generic
@@ -34,46 +34,57 @@ class Batch(Generic[R]):
     """Full blocks that it advertises, where there is a tier to store them in."""
     published: list[tuple[str, Entry]] = field(default_factory=list)
     """Requests, and the hashes that they are to make true in it."""
+    quiet_tokens: int = 0
+    """Tokens of requests that are fast-forwarded."""
 
 
 class Pipeline(Generic[R]):
-    """Batches in flight, at most ``depth``, in order."""
+    """Batches in flight, at most ``depth``, in order; an empty one takes a place too."""
 
     def __init__(self, depth: int) -> None:
         self.depth = depth
         self._batches: deque[Batch[R]] = deque()
 
     def __bool__(self) -> bool:
-        return bool(self._batches)
+        """True while a batch in flight has something to do."""
+        return any(batch.rows or batch.copies for batch in self._batches)
 
     @property
     def newest(self) -> int | None:
-        """Step of the last batch that has not run."""
-        return self._batches[-1].index if self._batches else None
+        """Step of the last batch in flight that has something to do."""
+        return next((batch.index for batch in reversed(self._batches) if batch.rows or batch.copies), None)
 
-    def push(self, batch: Batch[R]) -> Batch[R] | None:
-        """Take a batch in; returns the one that runs now. An empty one waits for nobody."""
-        if batch.rows or batch.copies:
-            self._batches.append(batch)
-            if len(self._batches) < self.depth:
-                return None
-        return self._batches.popleft() if self._batches else None
+    @property
+    def last(self) -> Batch[R] | None:
+        """The batch that was decided last, unless its outcome is known."""
+        return self._batches[-1] if self._batches else None
+
+    def push(self, batch: Batch[R]) -> None:
+        """Take a batch in."""
+        self._batches.append(batch)
+
+    def pop(self) -> Batch[R] | None:
+        """Return the oldest batch once so many are in flight: its outcome is waited for."""
+        return self._batches.popleft() if len(self._batches) >= self.depth else None
+
+    def clear(self) -> None:
+        """Forget empty batches: nobody is left for whom anything would be decided."""
+        self._batches.clear()
+
+    def rows(self) -> Iterator[Row[R]]:
+        """Yield the rows in flight, the oldest first."""
+        return (row for batch in self._batches for row in batch.rows)
 
     def has(self, request: R) -> bool:
         """Return True if a step of this request is in flight."""
-        return any(row.request is request for batch in self._batches for row in batch.rows)
+        return any(row.request is request for row in self.rows())
 
-    def tokens(self, request: R) -> int:
-        """Return how many tokens of this request are in flight."""
-        return sum(row.end - row.start for batch in self._batches for row in batch.rows if row.request is request)
-
-    def detach(self, request: R) -> None:
-        """Let in-flight steps of a removed request finish on a copy of it; discard what they sample."""
+    def detach(self, request: R, gone: bool = True) -> None:
+        """Let in-flight steps of a removed request finish on a copy of it; if it is ``gone``, nobody hears of them."""
         ghost = copy(request)
-        for batch in self._batches:
-            for row in batch.rows:
-                if row.request is request:
-                    row.request, row.void = ghost, True
+        for row in self.rows():
+            if row.request is request:
+                row.request, row.owner, row.void = ghost, request, gone
 
     def drop(self, request: R, blocks: Collection[int]) -> list[Entry]:
         """Take a request's steps and its ``blocks`` out of the batches in flight; return what they were to publish."""

@@ -13,13 +13,13 @@ WORKER: Rule[type[Worker]] = Rule(
         "v2": Value(
             Worker,
             "A request that is skipped for a step keeps its accepted count, and a copy takes all of a state.",
-            "worker v2",
+            "vLLM's model runner v2 (mamba_hybrid, `postprocess_state`): counts are set for scheduled rows alone",
             Standing.RELEASE,
         ),
         "v1": Value(
             faults.RunnerV1,
             "As `v2`, but the accepted count of a request that is skipped for a step becomes 1, in `all` mode too.",
-            "worker v1",
+            "vLLM's model runner v1 (gpu_input_batch, `add_request`): a request that a batch leaves out is added anew",
             Standing.RELEASE,
         ),
         "unshifted": Value(
@@ -65,12 +65,6 @@ WORKER: Rule[type[Worker]] = Rule(
             faults.SharedCount,
             "As `v2`, but one count serves all groups in `align` mode: the first group's copy makes it 1 for the next.",
             "vLLM issues 50432, 50729",
-            Standing.FAULT,
-        ),
-        "plain-restarts": Value(
-            faults.PlainRestarts,
-            "As `v2`, but a row without drafts reads the running column.",
-            "vLLM issues 39273, 56531",
             Standing.FAULT,
         ),
         "padded-as-prefill": Value(

@@ -1,7 +1,7 @@
 """The physical model: from block tables and chunks to copies, reads and writes (docs/events.md).
 
-Written once: every engine, embedded or real, hands its decisions to it. This is the worker of vLLM's runner v2, as it
-should be; :mod:`stateat.sim.worker.faults` has others, each of which overrides one thing.
+Written once: every engine, embedded or real, hands its decisions to it. This is the worker of vLLM's runner v2;
+:mod:`stateat.sim.worker.faults` has others, each of which overrides one thing.
 """
 
 from __future__ import annotations
@@ -32,6 +32,15 @@ class Row(Generic[R]):
     """Tokens that it sampled, accepted drafts included; 0 until that is known."""
     void: bool = False
     """True once its request is gone, so that nobody hears of what it samples."""
+    owner: R | None = None
+    """The scheduler's request, where ``request`` is a copy of it that steps in flight run on with."""
+    stale: bool = False
+    """True once its request was preempted behind it: what the row samples comes late, and corrects no count."""
+
+    @property
+    def rejected(self) -> int:
+        """Drafts that verification did not accept."""
+        return self.drafted + 1 - self.emitted if self.emitted else 0
 
 
 Write = tuple[int, int]
@@ -50,6 +59,8 @@ class Worker:
     """A request that a reset put back is told apart from one that runs on: its columns and counts are forgotten."""
     waits: ClassVar[bool] = True
     """Copies of shared pages wait for the steps in flight."""
+    staggers: ClassVar[bool] = True
+    """In an asynchronous pipeline a request decodes once in as many steps as there are stages."""
     merges: ClassVar[bool] = True
     """Decode steps of which nothing can be seen may be told at once."""
     leaves_null_alone: ClassVar[bool] = True
@@ -66,11 +77,14 @@ class Worker:
         block_tables: BlockTables,
         export: Export | None = None,
         kernel: StateWrites = EVERY_BOUNDARY,
+        undrafted_are_plain: bool = False,
         mamba_chunk_size: int = 0,
     ) -> None:
         """``seed``: column of a restored request's state, counted in ``config_block`` tokens where it counts in those.
+        ``undrafted_are_plain``: a row without drafts reads the running column, whatever was accepted (``align`` mode).
         ``mamba_chunk_size``: tokens of a kernel's chunk in ``all`` mode; 0: as many as a block's."""
         self.num_drafts = num_speculative_tokens
+        self.kinds = groups
         self.attention = [i for i, g in enumerate(groups) if not g.recurrent]
         self.recurrent = [(i, g.block_size) for i, g in enumerate(groups) if g.aligned]
         self.all_mode = [(i, g.block_size) for i, g in enumerate(groups) if g.recurrent and not g.aligned]
@@ -80,6 +94,7 @@ class Worker:
         self.observer = observer
         self.export = export
         self.kernel = kernel
+        self.undrafted_are_plain = undrafted_are_plain
         self.mamba_chunk_size = mamba_chunk_size
         self.started_from: dict[tuple[str, int], int] = {}
         """Slots from which (request, group) are started in this step."""
@@ -166,8 +181,11 @@ class Worker:
         request, state = row.request, row.request.worker
         pages, column = state.pages[group], state.running[group]
         if self.speculative(row):
-            read = slot_at(pages, column + self.bias(row, group))
-            writes = [(row.start + 1 + j, pages[column + j]) for j in range(len(row.drafts) + 1)]
+            plain = self.undrafted_are_plain and not row.drafts
+            read = slot_at(pages, column + (0 if plain else self.bias(row, group)))
+            # More drafts than the drafter's K have no columns of their own.
+            most = min(len(row.drafts) + 1, len(pages) - column)
+            writes = [(row.start + 1 + j, pages[column + j]) for j in range(most)]
         else:
             slot = view if view >= 0 else pages[column]
             read = slot if row.start else self.initial(slot)
@@ -252,7 +270,7 @@ class Worker:
             state = row.request.worker
             known = row.end - len(row.drafts)
             kept = max(row.emitted, 1)
-            count = self.count(kept) if row.drafted else kept
+            count = self.count(kept, row.drafted) if row.drafted else kept
             for group, _ in self.all_mode:
                 state.accepted[group] = count
             for group, block in self.recurrent:
@@ -269,8 +287,9 @@ class Worker:
                     pages = state.pages[group]
                     self._copy(row.request.id, group, "post", pages, column, boundary - known, pages[target])
 
-    def count(self, kept: int) -> int:
-        """Return the count that is remembered where a verification kept so many tokens, 1 to K + 1."""
+    def count(self, kept: int, drafted: int) -> int:
+        """Return the count that is remembered where a verification of so many drafts kept so many tokens, 1 to one
+        more than ``drafted``."""
         return kept
 
     def saves(self, column: int, target: int) -> bool:

@@ -34,6 +34,8 @@ class Request(Strict):
     """Output tokens; a request always produces all of them, as far as `max_model_len` allows."""
     accepted_drafts: Annotated[list[Drafts], Field(min_length=1)] | None = None
     """Entry m mod len: drafts that are right in its m-th proposal. Default: the engine's."""
+    proposed_drafts: Annotated[list[Drafts], Field(min_length=1)] | None = None
+    """Entry m mod len: drafts that its m-th proposal has. Default: the engine's."""
     external: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] = 0
     """Leading prompt tokens, n, that a connector computed; the state lies in column (n - 1) // block."""
     encoder: Annotated[list[Span], Field(max_length=4096)] | None = None
@@ -44,6 +46,9 @@ class Request(Strict):
     """States that a connector or the tier should bring at its first admission do not arrive (rule `load_failure`)."""
     abort: Time | None = None
     """Abort, when the request is taken away again: microseconds, or a step under `clock: steps`."""
+    abort_late: bool = False
+    """The abort comes while a step runs: once the step of its time is decided, before the outcome of the oldest step
+    in flight is heard."""
     after: str | None = None
     """The id of the request whose end it waits for."""
     snapshots: list[Length] = Field(default_factory=list, max_length=1000)
@@ -66,9 +71,11 @@ def arrivals_of(requests: Sequence[Request]) -> list[Arrival]:
             segments=tuple(r.prompt),
             max_tokens=r.max_tokens,
             accepted_drafts=None if r.accepted_drafts is None else tuple(r.accepted_drafts),
+            proposed_drafts=None if r.proposed_drafts is None else tuple(r.proposed_drafts),
             external=r.external,
             load_error=r.load_error,
             abort=r.abort,
+            abort_late=r.abort_late,
             encoder=tuple(r.encoder or ()),
             after=r.after,
             snapshots=tuple(r.snapshots),
@@ -136,12 +143,15 @@ def _one(request: Request, max_model_len: int, num_drafts: int) -> Iterator[Comp
         before = max(before, start + length)
     if request.abort is not None and request.after is None and request.abort < request.arrive:
         yield ("abort",), f"found {request.abort}, allowed no time before its arrival at {request.arrive}"
+    if request.abort_late and request.abort is None:
+        yield ("abort_late",), "found true without `abort`, allowed beside it alone"
     for place, point in enumerate(request.snapshots):
         if point > tokens:
             yield ("snapshots", place), f"found {point}, allowed 1 to the prompt's {tokens} tokens"
-    for place, drafts in enumerate(request.accepted_drafts or ()):
-        if drafts > num_drafts:
-            yield ("accepted_drafts", place), f"found {drafts}, allowed 0 to {num_drafts} (num_speculative_tokens)"
+    for key in ("accepted_drafts", "proposed_drafts"):
+        for place, drafts in enumerate(getattr(request, key) or ()):
+            if drafts > num_drafts:
+                yield (key, place), f"found {drafts}, allowed 0 to {num_drafts} (num_speculative_tokens)"
 
 
 def _outputs(i: int, request: Request, requests: Sequence[Request]) -> Iterator[Complaint]:

@@ -3,7 +3,8 @@
 Arguments choose a way to misbehave at the first step: ``crash``, ``kill``, ``hang``, ``garbage``, ``raise``,
 ``prints``, ``floods``, ``endless``, ``leaves`` (a process that holds its pipes), ``unsupported`` (at init), ``poison``
 (claims a slot that nobody wrote), ``crash-once FILE`` (unless the file is there, which it makes), ``slow-start`` (never
-says hello), ``no-start`` (ends before) or ``deaf`` (says hello and reads no more). With ``orphan`` it starts a process,
+says hello), ``no-start`` (ends before) or ``deaf`` (says hello and reads no more). It schedules asynchronously with
+``ahead``, and with ``miscounts``, which takes each request to be a token further. With ``orphan`` it starts a process,
 and on Linux one in a session of its own, writes all process ids into the file named next, and waits. With ``say`` it
 answers what is named next with the JSON that follows.
 """
@@ -33,7 +34,8 @@ class Fake:
         self.waiting, self.running = [], []
         if self.how == "unsupported":
             return {"unsupported": "it has no retention"}
-        return {"free": 9, "warnings": ["it would refuse this"]}
+        ahead = self.how in ("ahead", "miscounts")
+        return {"free": 9, "warnings": ["it would refuse this"], "depth": 1 + ahead, "ahead": ahead}
 
     def add(self, said: dict[str, Any]) -> dict[str, Any]:
         self.waiting.append({"id": said["id"], "computed": 0, "left": said["max_tokens"]})
@@ -47,7 +49,8 @@ class Fake:
         self.waiting = [r for r in self.waiting if r["id"] not in gone]
         self.running = [r for r in self.running if r["id"] not in gone]
         for request in self.running:
-            rows.append([request["id"], request["computed"], request["computed"] + 1, [], None, [[4], []], "", 0, 0])
+            start = request["computed"] + (self.how == "miscounts")
+            rows.append([request["id"], start, start + 1, [], None, [[4], []], "", 0, 0])
         if self.waiting and not self.running:
             request = self.waiting.pop(0)
             self.running.append(request)
@@ -63,15 +66,23 @@ class Fake:
             next(r for r in self.running if r["id"] == row[0])["computed"] = row[2]
         return {"aborted": [], "log": log, "rows": rows, "given": [[1], []], "copies": []}
 
+    def abort(self, said: dict[str, Any]) -> dict[str, Any]:
+        self.running = [r for r in self.running if r["id"] not in said["abort"]]
+        return {"log": []}
+
+    def drain(self, said: dict[str, Any]) -> dict[str, Any]:
+        return {}
+
     def commit(self, said: dict[str, Any]) -> dict[str, Any]:
-        done = []
+        done, taken = [], {}
         for request in self.running:
-            request["left"] -= len(said["sampled"].get(request["id"], ()))
+            taken[request["id"]] = min(len(said["sampled"].get(request["id"], ())), request["left"])
+            request["left"] -= taken[request["id"]]
             if request["left"] <= 0:
                 done.append(request)
         self.running = [r for r in self.running if r not in done]
         log = [["unclaim", 1, 2, "ab" * 36, "evict"] for _ in done]
-        return {"log": log, "finished": [r["id"] for r in done], "free": 7}
+        return {"log": log, "taken": taken, "finished": [r["id"] for r in done], "free": 7}
 
     def _misbehave(self) -> None:
         if self.how == "crash-once" and not Path(sys.argv[2]).exists():

@@ -12,6 +12,9 @@ from stateat.sim.events import Group, Observer
 from stateat.sim.options import Options, Speculative
 from stateat.sim.workload import Arrival
 
+SOUND = {"restore_column": "state-block", "undrafted_rows": "accepted-state", "worker": "v2"}
+"""The worker that loses nothing. Laws of what a scheduler decides are asked with it, whichever the release's own is."""
+
 
 @dataclass(frozen=True)
 class World:
@@ -22,8 +25,8 @@ class World:
     budgets: tuple[int, ...]
 
     def under(self, preset: str, **rules: str) -> World:
-        """The same world under another preset or rules."""
-        return replace(self, options=replace(self.options, preset=preset, rules=rules))
+        """The same world under another preset or rules, with the sound worker unless they name one."""
+        return replace(self, options=replace(self.options, preset=preset, rules={**SOUND, **rules}))
 
 
 @st.composite
@@ -34,16 +37,17 @@ def worlds(
     tight: bool = True,
     drafts_fit: bool = False,
     widest: int = 64,
+    varying: bool = False,
 ) -> World:
     """Recurrent blocks of 1 to ``widest`` tokens, 0 to 4 drafts, up to eight requests with shared prefixes.
 
     ``look_ahead``: only look-ahead drafters (True) or none (False); ``tight``: pools in which requests are preempted;
-    ``drafts_fit``: fewer drafts than a block has tokens.
+    ``drafts_fit``: fewer drafts than a block has tokens; ``varying``: proposals of fewer than K drafts, or none.
     """
-    block = draw(st.integers(2 if look_ahead and drafts_fit else 1, widest))
+    block = draw(st.integers(2 if (look_ahead or varying) and drafts_fit else 1, widest))
     attention = draw(st.sampled_from([d for d in range(1, block + 1) if block % d == 0] + [2 * block, 3]))
     unit = draw(st.sampled_from([None, 1, gcd(block, attention)]))
-    drafts = draw(st.integers(1 if look_ahead else 0, min(4, block - 1) if drafts_fit else 4))
+    drafts = draw(st.integers(1 if look_ahead or varying else 0, min(4, block - 1) if drafts_fit else 4))
     method = "mtp" if look_ahead or (look_ahead is None and draw(st.booleans())) else "ngram"
     cap = draw(st.integers(8, 6 * block + 16))
     num_seqs = draw(st.integers(1, 6))
@@ -60,6 +64,7 @@ def worlds(
     options = Options(
         groups=tuple(groups),
         preset=preset,
+        rules=SOUND,
         num_blocks=num_blocks,
         max_num_batched_tokens=cap,
         max_num_seqs=num_seqs,
@@ -69,11 +74,34 @@ def worlds(
         prefix_match_unit=unit,
         watermark=draw(st.sampled_from([0.0, 0.0, 0.05])),
         scheduler_reserve_full_isl=draw(st.booleans()),
-        speculative=Speculative(method, drafts, cycle),
+        speculative=Speculative(
+            method,
+            drafts,
+            cycle,
+            num_speculative_tokens_per_batch_size=draw(ranges(drafts)) if varying else None,
+            proposed_drafts=draw(sizes(drafts)) if varying else None,
+        ),
         clock=draw(st.sampled_from(["steps", "us"])),
     )
     budgets = tuple(draw(st.lists(st.integers(0, cap), max_size=8)))
     return World(options, arrivals, budgets)
+
+
+def sizes(drafts: int) -> st.SearchStrategy[tuple[int, ...]]:
+    """Drafts of proposals: a cycle in which some have K, and some none."""
+    return st.lists(st.sampled_from([0, drafts, *range(drafts)]), min_size=1, max_size=4).map(tuple)
+
+
+@st.composite
+def ranges(draw: st.DrawFn, drafts: int) -> tuple[tuple[int, int, int], ...] | None:
+    """Drafts by the requests of a step, with gaps; always K mostly."""
+    if draw(st.integers(0, 3)):
+        return None
+    found, first = [], 1
+    for size, gap in draw(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=4)):
+        found.append((first, first + size, draw(st.integers(0, drafts))))
+        first += size + 1 + gap
+    return tuple(found)
 
 
 @st.composite

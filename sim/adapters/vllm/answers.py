@@ -54,6 +54,10 @@ class Begun(TypedDict):
 
     free: Whole
     warnings: list[Words]
+    depth: Annotated[int, Field(ge=1, le=1000)]
+    """Steps that may be under way, the newest included."""
+    ahead: bool
+    """The release schedules asynchronously."""
 
 
 class StepAnswer(TypedDict):
@@ -66,10 +70,18 @@ class StepAnswer(TypedDict):
     copies: list[tuple[str, Whole, Whole, Whole]]
 
 
+class Aborted(TypedDict):
+    """Answer to requests that were taken away."""
+
+    log: list[Event]
+
+
 class Commit(TypedDict):
     """Answer to the sampled tokens."""
 
     log: list[Event]
+    taken: dict[str, Whole]
+    """Tokens that were added to a request's outputs."""
     finished: list[str]
     free: Whole
 
@@ -119,6 +131,7 @@ HELLO = Answer(Hello)
 BEGUN = Answer(Begun)
 ADDED = Answer(dict)
 STEP = Answer(StepAnswer)
+ABORTED = Answer(Aborted)
 COMMIT = Answer(Commit)
 
 
@@ -147,10 +160,17 @@ class AnswerCheck:
                 for blocks in part:
                     self._slots(blocks)
 
+    def start(self, name: str, counted: int, right: int) -> None:
+        """The scheduler counts what the worker has computed, and what is still under way."""
+        self._hold(counted == right, f"a chunk of {name} from {counted} on", f"{right}, by the steps under way")
+
     def chunk(self, request: Request, start: int, end: int, drafts: int, export: int) -> None:
         """A chunk starts before it ends, at tokens that are there, in blocks that it was given."""
         what = f"chunk [{start}, {end}) of {request.id}"
-        known = request.num_tokens + drafts
+        # A row that sampled nothing, behind clipped placeholders, leaves a request behind its own last token.
+        known = max(request.num_prompt + max(request.sampled, request.outputs), request.at + 1) + drafts
+        # Nor is there more of it than a release asks for that has not lost outputs (0.26 does, behind a reset).
+        known = min(known, request.tokens.ids.size)
         self._hold(start < end <= known, what, f"one in its {known:,} tokens")
         pages = request.pages
         held = [len(pages[g]) * size if g < len(pages) else 0 for g, size in enumerate(self.sizes)]
@@ -160,6 +180,10 @@ class AnswerCheck:
             columns = -(-end // self.state_block) if self.state_block else 0
             fits = start < export < end and columns > 1
             self._hold(fits, f"{what} exporting a state@{export}", "one inside it, into the column before its last")
+
+    def taken(self, name: str, count: int, sampled: int) -> None:
+        """A request gets no more tokens than it sampled."""
+        self._hold(count <= sampled, f"{count} tokens taken for {name}", f"at most the {sampled} that it sampled")
 
     def moves(
         self,

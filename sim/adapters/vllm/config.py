@@ -30,7 +30,9 @@ REACH: Mapping[type, Mapping[str, str]] = {
         "num_blocks": SENT,
         "max_num_batched_tokens": SENT,
         "max_num_seqs": SENT,
-        "max_concurrent_batches": ALONE,
+        "max_concurrent_batches": SENT,
+        "async_scheduling": SENT,
+        "kv_consumer": SENT,
         "max_model_len": SENT,
         "long_prefill_token_threshold": SENT,
         "enable_prefix_caching": SENT,
@@ -68,6 +70,8 @@ REACH: Mapping[type, Mapping[str, str]] = {
         "num_speculative_tokens": SENT,
         "accepted_drafts": OURS,
         "acceptance_rate": OURS,
+        "num_speculative_tokens_per_batch_size": SENT,
+        "proposed_drafts": OURS,
         "draft_slots": SENT,
         "multi_module": SENT,
         "block_drop": SENT,
@@ -81,9 +85,11 @@ REACH: Mapping[type, Mapping[str, str]] = {
         "segments": SENT,
         "max_tokens": SENT,
         "accepted_drafts": OURS,
+        "proposed_drafts": OURS,
         "external": SENT,
         "load_error": ALONE,
         "abort": SENT,
+        "abort_late": SENT,
         "encoder": SENT,
         "after": OURS,
         "snapshots": NOBODYS,
@@ -91,7 +97,7 @@ REACH: Mapping[type, Mapping[str, str]] = {
 }
 """Fate of each option and of each property of a request on a live release."""
 
-PHYSICAL = ("grid", "restore_column", "state_writes", "worker")
+PHYSICAL = ("grid", "restore_column", "state_writes", "undrafted_rows", "worker")
 """Rules of the model that runs the release's decisions; all others are the release's own."""
 
 
@@ -119,8 +125,20 @@ def _alone(said: Any, place: str) -> Iterator[str]:
                 yield from _alone(part, f"{place}.{field.name}.{i}")
 
 
-def wire(options: Options) -> dict[str, Any]:
-    """The configuration that a worker is given, under the options' own names where it is the option itself."""
+def drafts_behind(options: Options) -> list[int] | None:
+    """Return the drafts behind a step of 1, 2 and so on requests, to be held against what the release makes of the
+    ranges; None: always K."""
+    speculative = options.speculative
+    if speculative.num_speculative_tokens_per_batch_size is None:
+        return None
+    return [speculative.drafts_behind(requests) for requests in range(1, options.max_num_seqs + 1)]
+
+
+def wire(options: Options, runner_v2: bool = True) -> dict[str, Any]:
+    """The configuration that a worker is given, under the options' own names where it is the option itself.
+
+    ``runner_v2``: the worker is vLLM's model runner V2, which a release asks where it schedules asynchronously.
+    """
     widest = max(group.block_size for group in options.groups)
     ranks = options.decode_context_parallel_size
     speculative = options.speculative
@@ -145,6 +163,10 @@ def wire(options: Options) -> dict[str, Any]:
         "num_blocks": options.num_blocks,
         "max_num_batched_tokens": options.max_num_batched_tokens,
         "max_num_seqs": options.max_num_seqs,
+        "max_concurrent_batches": options.max_concurrent_batches,
+        "async_scheduling": options.async_scheduling,
+        "runner_v2": runner_v2,
+        "kv_consumer": options.kv_consumer,
         "max_model_len": options.max_model_len,
         "long_prefill_token_threshold": options.long_prefill_token_threshold,
         "enable_prefix_caching": options.enable_prefix_caching,
@@ -159,8 +181,10 @@ def wire(options: Options) -> dict[str, Any]:
         "max_num_encoder_input_tokens": options.encoder_tokens,
         "disable_chunked_mm_input": options.disable_chunked_mm_input,
         # A drafter that fills slots of the batch has a model of its own, which vLLM calls by another name.
-        "method": "draft_model" if speculative.method == "ngram" and speculative.draft_slots else speculative.method,
+        "method": "draft_model" if speculative.draft_model else speculative.method,
         "num_speculative_tokens": speculative.num_speculative_tokens,
+        "num_speculative_tokens_per_batch_size": speculative.num_speculative_tokens_per_batch_size,
+        "drafts_behind": drafts_behind(options),
         "draft_slots": speculative.draft_slots,
         "multi_module": speculative.multi_module,
         "block_drop": speculative.block_drop,

@@ -13,14 +13,24 @@ from typing import Any
 
 import numpy as np
 
-from stateat.sim.adapters.vllm.answers import ADDED, BEGUN, COMMIT, STEP, AnswerCheck, Event, RowSaid
+from stateat.sim.adapters.vllm.answers import (
+    ABORTED,
+    ADDED,
+    BEGUN,
+    COMMIT,
+    STEP,
+    AnswerCheck,
+    Event,
+    RowSaid,
+)
 from stateat.sim.adapters.vllm.config import refused, wire
+from stateat.sim.adapters.vllm.in_flight import InFlight
 from stateat.sim.adapters.vllm.process import Child
 from stateat.sim.cache.groups import CopyOnWrite
 from stateat.sim.cache.manager import KVCache
 from stateat.sim.engine.encoder import Encoder
 from stateat.sim.engine.request import Request
-from stateat.sim.engine.sampling import sample
+from stateat.sim.engine.sampling import verify
 from stateat.sim.engine.sizing import Sizing
 from stateat.sim.engine.step import Step
 from stateat.sim.errors import EngineError, RefusedError
@@ -30,6 +40,7 @@ from stateat.sim.releases.policy import Policy
 from stateat.sim.rules.restore_column import config_block
 from stateat.sim.tokens import segment_ids
 from stateat.sim.worker.block_tables import BlockTables, widths
+from stateat.sim.worker.pipeline import Batch
 from stateat.sim.worker.state import Asked
 from stateat.sim.worker.worker import Row
 from stateat.sim.workload import Arrival
@@ -60,12 +71,14 @@ class LiveScheduler:
         self.num_drafts = options.speculative.num_speculative_tokens
         self._refuse(options, "engine")
         self._check = AnswerCheck(child.name, options)
-        about = child.ask({"do": "init", "config": wire(options)}, BEGUN)
+        about = child.ask({"do": "init", "config": wire(options, rules.worker.staggers)}, BEGUN)
         self.warnings = about["warnings"]
         self._free = about["free"]
         self.requests: dict[str, Request] = {}
-        self.exports: dict[str, int] = {}
-        """Offsets of the states that this step's requests export on their way."""
+        self._exports: dict[int, dict[str, int]] = {}
+        """Offsets of the states that requests export on their way, by the step in which that was decided."""
+        self._exporting: dict[str, int] = {}
+        """Those of the step that runs."""
         self.worker = rules.worker(
             options.groups,
             self.num_drafts,
@@ -77,19 +90,24 @@ class LiveScheduler:
             ),
             export=self._exported,
             kernel=rules.state_writes,
+            undrafted_are_plain=rules.undrafted_rows,
             mamba_chunk_size=options.mamba_chunk_size,
         )
+        self.in_flight = InFlight(about["depth"], about["ahead"], self.worker)
         cache = KVCache(options, rules, Observer())
         self.sizing = Sizing(policy, cache, Encoder(policy))
         """The preset's own: what it calls the end of a chunk."""
         self.preempted_in_vain = 0
         """Preemptions since some request last got further than it had ever been."""
-        self._aborted: dict[str, None] = {}
+        self._aborted: dict[str, bool] = {}
+        """Requests to take away; true: behind the next step's decisions."""
         self._reset = ""
+        self._loads = options.kv_consumer
+        """Something writes into blocks beside the steps, so that the release frees them late."""
 
     def _exported(self, request: Asked, start: int, end: int, block: int) -> tuple[int, int]:
         """Return the offset of the state that the release says a chunk exports (0: none), and its column."""
-        return self.exports.get(request.id, 0), -(-end // block) - 2
+        return self._exporting.get(request.id, 0), -(-end // block) - 2
 
     def add(self, arrival: Arrival, time: int) -> None:
         """A request arrives."""
@@ -110,17 +128,21 @@ class LiveScheduler:
             },
             ADDED,
         )
+        self._loads = self._loads or arrival.external > 0
         self.requests[request.id] = request
 
     def _refuse(self, said: Options | Arrival, place: str) -> None:
         if reasons := "; ".join(refused(said, place)):
             raise RefusedError(f"{self.child.name} cannot run this: {reasons}")
 
-    def abort(self, name: str) -> bool:
-        """Take a request away before the next step; False if it is not here (any more)."""
+    def abort(self, name: str, late: bool = False) -> bool:
+        """Take a request away before the next step; False if it is not here (any more).
+
+        ``late``: behind the next step's decisions, before the scheduler hears what an earlier one sampled.
+        """
         if name not in self.requests:
             return False
-        self._aborted[name] = None
+        self._aborted[name] = late
         return True
 
     def reset(self, running: bool = False) -> None:
@@ -139,37 +161,63 @@ class LiveScheduler:
 
     @property
     def idle(self) -> bool:
-        return not self.requests
+        return not self.requests and not self.in_flight
 
     def jump(self, step: int) -> int:
         """No step is skipped: the child decides each."""
         return 0
 
     def step(self, index: int, time: int, budget: int) -> Step:
-        """One step: the child schedules, the model runs, the child is told what was sampled."""
+        """One step as vLLM's ``EngineCore`` takes it: the child schedules, and once as many steps are under way as may
+        be it is told what the oldest of them sampled."""
         self.observer.step(index, time, budget)
         result = Step()
-        aborted, self._aborted = list(self._aborted), {}
+        aborted = self._taken_away(late=False)
         reset, self._reset = self._reset, ""
         said = self.child.ask({"do": "step", "budget": budget, "abort": aborted, "reset": reset}, STEP)
-        self._hear(said["aborted"])
-        for name in aborted:
-            self.worker.leave(self.requests.pop(name))
-            self.observer.abort(name)
-            result.finished.append(name)
+        self._gone(aborted, said["aborted"], result)
         self._hear(said["log"])
-        rows = self._rows(said["rows"])
+        rows = self._rows(index, said["rows"])
         self._check.moves(said["copies"], said["given"], self.requests)
-        copies = [CopyOnWrite(*copy) for copy in said["copies"]]
-        self.worker.before(index, rows, copies, said["given"])
-        self._update(rows, result)
+        batch = Batch(index, rows, [CopyOnWrite(*copy) for copy in said["copies"]], given=said["given"])
+        if self.in_flight.several and not self._loads:
+            # What is copied is free, though the copy may have to wait.
+            for copy in batch.copies:
+                if self.options.groups[copy.group].recurrent:
+                    self.observer.release(copy.request, copy.group, [copy.source])
+        if self.in_flight.ahead:
+            self._launch(batch)
+        oldest = self.in_flight.push(batch)
+        result.filled = oldest is None
+        if aborted := self._taken_away(late=True):
+            self._gone(aborted, self.child.ask({"do": "abort", "abort": aborted}, ABORTED)["log"], result)
+        if oldest is not None:
+            if not self.in_flight.ahead:
+                self._launch(oldest)
+            self._commit(oldest, result)
+        if self.idle and self.in_flight.clear():
+            self.child.ask({"do": "drain"}, ADDED)
         return result
 
-    def _rows(self, said: Sequence[RowSaid]) -> list[Row[Request]]:
+    def _taken_away(self, late: bool) -> list[str]:
+        """Requests that are to be taken away now, if they are here still."""
+        names = [name for name, when in self._aborted.items() if when == late]
+        for name in names:
+            del self._aborted[name]
+        return [name for name in names if name in self.requests]
+
+    def _gone(self, names: Sequence[str], log: Sequence[Event], result: Step) -> None:
+        self._hear(log)
+        for name in names:
+            self.in_flight.end(self.requests.pop(name))
+            self.observer.abort(name)
+            result.finished.append(name)
+
+    def _rows(self, index: int, said: Sequence[RowSaid]) -> list[Row[Request]]:
         rows = []
-        self.exports = {}
+        exports = self._exports[index] = {}
         self._check.names([row[0] for row in said], self.requests)
-        for name, start, end, drafts, table, more, heard, export, offered in said:
+        for name, counted, upto, drafts, table, more, heard, export, offered in said:
             request = self.requests[name]
             self._check.blocks(name, table, more)
             if table is not None:
@@ -177,14 +225,22 @@ class LiveScheduler:
             elif more is not None:
                 for pages, blocks in zip(request.pages, more, strict=True):
                     pages += blocks
-            self._check.chunk(request, start, end, len(drafts), export)
+            start, end = counted, upto
+            if self.in_flight.ahead:
+                start, end = request.at, request.at + upto - counted
+                # A decode that the scheduler takes to be elsewhere exports nothing.
+                export = export if start == counted else 0
+            drafted = len(drafts)
+            self._check.chunk(request, start, end, drafted, export)
+            if not request.discards:
+                self._check.start(name, counted, self.in_flight.start(request))
+            drafts = self.in_flight.drafts(request, drafts, end - start, table is not None)
             if export:
-                self.exports[name] = export
+                exports[name] = export
             stop = self._stop(request, start, end, heard, offered)
-            self.observer.chunk(name, start, end, len(drafts), stop, 0, ())
+            self.observer.chunk(name, start, end, drafted, stop, 0, ())
             # Placeholders that the split clipped are judged, but not run.
-            rows.append(Row(request, start, end, drafts[: end - start - 1], len(drafts)))
-            request.drafts = 0
+            rows.append(Row(request, start, end, drafts, drafted))
         return rows
 
     def _stop(self, request: Request, start: int, end: int, heard: str, offered: int) -> str:
@@ -196,37 +252,63 @@ class LiveScheduler:
         named = self.sizing.name(request, start, offered, end) if offered else ""
         return named or ("prompt-end" if end >= request.num_tokens else "budget")
 
-    def _update(self, rows: list[Row[Request]], result: Step) -> None:
+    def _launch(self, batch: Batch[Request]) -> None:
+        """Run a batch on the worker."""
+        if self.in_flight.several:
+            self.observer.launch(batch.index)
+        self._exporting = self._exports.pop(batch.index)
+        self.worker.before(batch.index, batch.rows, batch.copies, batch.given)
+        asked = self.options.speculative.drafts_behind(len(batch.rows))
+        for row in batch.rows:
+            verify(row, asked, self.observer)
+        self.worker.after(batch.rows)
+
+    def _commit(self, batch: Batch[Request], result: Step) -> None:
+        """Tell the child what a batch sampled, and hear what it makes of that."""
         sampled: dict[str, list[int]] = {}
         drafts: dict[str, list[int]] = {}
-        for row in rows:
-            if row.start < row.request.prefill_end:
+        asked = self.options.speculative.drafts_behind(len(batch.rows))
+        for row in batch.rows:
+            request, known = row.request, row.end - len(row.drafts)
+            if row.start < request.prefill_end:
                 result.prefill_tokens += row.end - row.start
             else:
                 result.decode_tokens += row.end - row.start
-            self._sample(row, sampled, drafts)
+            sampled[request.id] = _ids(request.tokens.ids[known : known + row.emitted])
+            known += row.emitted
+            hands_over = row.emitted and asked and not (self.in_flight.ahead or row.stale)
+            if hands_over and known < request.num_prompt + request.max_outputs:
+                right = request.acceptance.of(request.proposals - 1)
+                drafts[request.id] = request.draft_ids(known, right, request.proposed)
         said = self.child.ask({"do": "commit", "sampled": sampled, "drafts": drafts}, COMMIT)
-        self.worker.after(rows)
+        for row in batch.rows:
+            self._take(row, said["taken"].get(row.request.id, 0))
         self._hear(said["log"])
         self._free = said["free"]
         finished = dict.fromkeys(said["finished"])
-        for name in [row.request.id for row in rows if row.request.id in finished]:
-            self.worker.leave(self.requests.pop(name))
+        for name in [row.request.id for row in batch.rows if row.request.id in finished]:
+            self.in_flight.end(self.requests.pop(name))
             del finished[name]
             self.observer.finish(name)
             result.finished.append(name)
         if finished:
             raise EngineError(f"{self.child.name} ended requests that it did not run: {', '.join(finished)}")
+        self.in_flight.over(batch)
 
-    def _sample(self, row: Row[Request], sampled: dict[str, list[int]], drafts: dict[str, list[int]]) -> None:
-        """Sample what the model would emit for a row, and what its drafter would propose."""
-        request, known = row.request, row.request.num_tokens
-        if sample(row, self.num_drafts, self.observer):
+    def _take(self, row: Row[Request], count: int) -> None:
+        """Hear how many of a row's tokens the scheduler took: none of a request that has ended, and of one that was
+        preempted meanwhile what the release makes of that."""
+        request = row.owner or row.request
+        self._check.taken(request.id, count, row.emitted)
+        if row.end > request.furthest:
+            request.furthest = row.end
             self.preempted_in_vain = 0
-        sampled[request.id] = _ids(request.tokens.ids[known : known + row.emitted])
-        if row.emitted and self.num_drafts and request.outputs < request.max_outputs:
-            right = request.acceptance.of(request.proposals - 1)
-            drafts[request.id] = request.draft_ids(request.num_tokens, right, self.num_drafts)
+        if count:
+            request.outputs += count
+            self.observer.output(request.id, count, None)
+        elif row.emitted and not (row.stale or request.gone):
+            # vLLM 0.26 drops as many outputs behind a reset as it expected tokens, and counts on as if there were none.
+            request.discards += 1
 
     # What the child heard, in order.
 
@@ -245,8 +327,7 @@ class LiveScheduler:
         self.observer.reset(done)
 
     def _on_preempt(self, name: str) -> None:
-        self.worker.leave(self.requests[name])
-        self.requests[name].reset()
+        self.in_flight.preempt(self.requests[name])
         self.preempted_in_vain += 1
         self.observer.preempt(name)
 
@@ -263,7 +344,7 @@ class LiveScheduler:
         request = self.requests[name]
         request.junction = junction
         request.started = True
-        request.computed = hit + external
+        request.resume(hit + external)
         self.observer.admit(name, hit, external, resumed)
         for group, slot in loads:
             self.observer.load(name, group, name, slot, hit + external)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typing
 
-from objects import Strange, Unsupported, attribute, bare, call, has_field, refusing
+from objects import Strange, Unsupported, attribute, bare, call, call_like, has_field, refusing
+from overlap import staged
 from placeholders import Grammar, Lenient, features_in_window
 from stand_ins import stands_in
 
@@ -27,15 +28,21 @@ class Configuration:
         from vllm.v1.core.sched.scheduler import Scheduler
 
         self._check_features(Scheduler)
-        config = self._whole()
+        config = staged(self.wanted, self._whole)
+        self._drafts_in_a_pipeline(Scheduler, config)
+        budget = attribute(config, "_set_max_num_scheduled_tokens")
+        with refusing("engine.max_num_batched_tokens"):
+            budget()
         cache = self._cache()
         managers.register_all_kvcache_specs(config)
         self._validate(config)
         block, unit = self._sizes(utils, cache, config)
         self._partial_hits(self.wanted["partial_hits"])
         with refusing("engine"):
-            scheduler = call(
+            # The asynchronous one takes the same arguments, and does not name them.
+            scheduler = call_like(
                 Scheduler,
+                config.scheduler_config.get_scheduler_cls(),
                 vllm_config=config,
                 kv_cache_config=cache,
                 structured_output_manager=Grammar(),
@@ -50,6 +57,24 @@ class Configuration:
         self._encoder(scheduler)
         self.hold(scheduler)
         return scheduler, self._hasher(utils, config, unit)
+
+    def _drafts_in_a_pipeline(self, scheduler, config):
+        """Say that a server hands drafts over otherwise, and refuse those that count no token then."""
+        if not self.drafts or config.max_concurrent_batches == 1 or config.scheduler_config.async_scheduling:
+            return
+        said = (
+            "hands a pipeline's drafts over as soon as a step is launched, and decides the next one without the token "
+            "before them"
+        )
+        # Since 0.28.
+        if not hasattr(scheduler, "_reserve_prefill_lookahead"):
+            raise Unsupported(
+                f"engine.max_concurrent_batches: found {self.wanted['max_concurrent_batches']} beside drafts, allowed "
+                f"1, or more with async_scheduling: a server of this release {said}"
+            )
+        self.warnings.append(
+            f"a server of this release {said}; here they come with that token (engine.max_concurrent_batches)"
+        )
 
     def _encoder(self, scheduler):
         """Budgets that it would derive from a multimodal model."""
@@ -89,7 +114,8 @@ class Configuration:
             raise Strange("its CacheConfig.mamba_cache_mode has no align")
         return modes
 
-    def _whole(self):
+    def _whole(self, stages, runner_v2):
+        """The whole, with so many pipeline stages; on model runner V2, on V1, or (None) as the release chooses."""
         from vllm.config import (
             CacheConfig,
             ObservabilityConfig,
@@ -125,18 +151,29 @@ class Configuration:
             max_num_seqs=wanted["max_num_seqs"],
             long_prefill_token_threshold=wanted["long_prefill_token_threshold"],
             enable_chunked_prefill=True,
-            async_scheduling=False,
+            # None: as the release decides.
+            async_scheduling=None if wanted["async_scheduling"] == "auto" else wanted["async_scheduling"],
             disable_chunked_mm_input=wanted["disable_chunked_mm_input"],
             watermark=wanted["watermark"],
             scheduler_reserve_full_isl=wanted["scheduler_reserve_full_isl"],
             policy="fcfs",
         )
-        config = bare(
-            VllmConfig,
+
+        class OnRunner(VllmConfig):
+            """The release's own, but for the model runner."""
+
+            use_v2_model_runner = runner_v2
+
+        return bare(
+            VllmConfig if runner_v2 is None else OnRunner,
             model_config=model,
             cache_config=cache,
             scheduler_config=scheduling,
-            parallel_config=bare(ParallelConfig, decode_context_parallel_size=wanted["decode_context_parallel_size"]),
+            parallel_config=bare(
+                ParallelConfig,
+                pipeline_parallel_size=stages,
+                decode_context_parallel_size=wanted["decode_context_parallel_size"],
+            ),
             observability_config=bare(ObservabilityConfig),
             speculative_config=self._speculative(),
             lora_config=None,
@@ -144,10 +181,6 @@ class Configuration:
             kv_transfer_config=None,
             ec_transfer_config=None,
         )
-        budget = attribute(config, "_set_max_num_scheduled_tokens")
-        with refusing("engine.max_num_batched_tokens"):
-            budget()
-        return config
 
     def _speculative(self):
         if not self.drafts:
@@ -166,6 +199,7 @@ class Configuration:
             Speculative,
             method=wanted["method"],
             num_speculative_tokens=self.drafts,
+            num_speculative_tokens_per_batch_size=wanted["num_speculative_tokens_per_batch_size"],
             parallel_drafting=False,
             disable_eagle_block_drop=not wanted["block_drop"],
             disable_lookahead_block_hashes=not wanted["hash_lookahead"],
@@ -362,6 +396,10 @@ class Configuration:
         yield "engine.speculative.method (slots ahead)", slots, scheduler.num_lookahead_tokens
         if self.drafts:
             yield "engine.speculative.method", wanted["method"], speculative.method
+            lookup = attribute(scheduler, "dynamic_sd_lookup")
+            # Its entry for no request at all is never asked.
+            behind = None if lookup is None else lookup[1:]
+            yield "engine.speculative.num_speculative_tokens_per_batch_size", wanted["drafts_behind"], behind
         if hasattr(scheduler, "_reserve_prefill_lookahead"):  # 0.28
             ahead = wanted["prefill_lookahead"]
             yield "engine.speculative.multi_module", ahead, attribute(scheduler, "num_prefill_lookahead")

@@ -67,7 +67,12 @@ def accepted(what, names, wanted):
 
 def call(function, **wanted):
     """Call with those of the arguments that this release knows, and none that matters left out."""
-    return function(**accepted(function.__qualname__, inspect.signature(function).parameters, wanted))
+    return call_like(function, function, **wanted)
+
+
+def call_like(known, function, **wanted):
+    """Call with those of the arguments that ``known`` names."""
+    return function(**accepted(known.__qualname__, inspect.signature(known).parameters, wanted))
 
 
 def attribute(thing, name):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 from array import array
+from collections import deque
 
 from checkpoints import Checkpoints
 from configuration import Configuration, hash_lookahead
 from listeners import Ears
-from objects import Unsupported, call, make
+from objects import Unsupported, attribute, call, make
 from placeholders import Connector, features
 
 
@@ -22,13 +23,19 @@ class Session:
         self.ears = Ears(self.scheduler, wanted)
         self.checkpoints = Checkpoints(self.scheduler, wanted)
         self.connector = Connector()
-        self.output = None
+        self.depth = self.scheduler.vllm_config.max_concurrent_batches
+        self.outputs = deque()
+        """Outputs of the scheduler whose steps are under way, the oldest first; an empty one too."""
+        if wanted["kv_consumer"]:
+            self._connect("engine.kv_consumer")
 
     def about(self):
         """Return what came of the configuration."""
         return {
             "free": self.scheduler.kv_cache_manager.block_pool.get_num_free_blocks(),
             "warnings": self.warnings,
+            "depth": self.depth,
+            "ahead": bool(self.scheduler.scheduler_config.async_scheduling),
         }
 
     def add(self, said):
@@ -37,15 +44,8 @@ class Session:
         from vllm.v1.request import Request
 
         if said["external"]:
-            if hash_lookahead(self.scheduler.vllm_config):
-                # A server with a connector has such hashes no more, and this one is configured already.
-                raise Unsupported(
-                    "external tokens beside hashes that look ahead, which a server of this release with a connector "
-                    "has not (engine.speculative.hash_lookahead: false runs it)"
-                )
+            self._connect("external tokens")
             self.connector.external[said["id"]] = said["external"]
-            self.scheduler.connector = self.connector
-            self.scheduler._connector_finished = lambda request: (False, None)
         tokens = array("i")
         tokens.frombytes(base64.b64decode(said["prompt"]))
         sampling = SamplingParams(max_tokens=said["max_tokens"], ignore_eos=True, temperature=0.0)
@@ -63,17 +63,37 @@ class Session:
         )
         return {}
 
+    def _connect(self, why):
+        """Attach the connector, if there is none. Who gets tokens from one is a consumer of KV transfers, and with
+        several steps under way its release frees no block that one of them may still write."""
+        scheduler = self.scheduler
+        if scheduler.connector is not None:
+            return
+        if hash_lookahead(scheduler.vllm_config):
+            # A server with a connector has such hashes no more, and this one is configured already.
+            raise Unsupported(
+                f"{why} beside hashes that look ahead, which a server of this release with a connector has not "
+                "(engine.speculative.hash_lookahead: false runs it)"
+            )
+        scheduler.connector = self.connector
+        scheduler._connector_finished = lambda request: (False, None)
+        if self.depth == 1:
+            return
+        attribute(scheduler, "defer_block_free")
+        scheduler.defer_block_free = True
+        # It has counted no step so far; those that are under way fence their requests too.
+        for output in self.outputs:
+            if output.total_num_scheduled_tokens:
+                scheduler.sched_step_seq += 1
+                for name in output.num_scheduled_tokens.keys() & scheduler.requests.keys():
+                    scheduler.requests[name].last_sched_seq = scheduler.sched_step_seq
+
     def step(self, said):
         """Schedule: what runs, with whatever was decided and claimed on the way."""
-        from vllm.v1.request import RequestStatus
-
         scheduler, ears = self.scheduler, self.ears
-        if said["abort"]:
-            scheduler.finish_requests(said["abort"], RequestStatus.FINISHED_ABORTED)
-        aborted = ears.take()
+        aborted = self.abort(said)["log"]
         if said["reset"]:
-            done = scheduler.reset_prefix_cache(reset_running_requests=said["reset"] == "running")
-            ears.log.append(["reset", bool(done)])
+            ears.log.append(["reset", self._reset(said["reset"] == "running")])
         ears.stops.clear()
         ears.offered.clear()
         scheduler.max_num_scheduled_tokens = min(said["budget"], ears.cap)
@@ -81,7 +101,7 @@ class Session:
             output = scheduler.schedule()
         finally:
             scheduler.max_num_scheduled_tokens = ears.cap
-        self.output = output
+        self.outputs.append(output)
         given, copies = ears.take_step()
         return {
             "aborted": aborted,
@@ -90,6 +110,23 @@ class Session:
             "given": given,
             "copies": copies,
         }
+
+    def abort(self, said):
+        """Take requests away."""
+        from vllm.v1.request import RequestStatus
+
+        if said["abort"]:
+            self.scheduler.finish_requests(said["abort"], RequestStatus.FINISHED_ABORTED)
+        return {"log": self.ears.take()}
+
+    def _reset(self, running):
+        try:
+            return bool(self.scheduler.reset_prefix_cache(reset_running_requests=running))
+        except RuntimeError:
+            # Steps under way hold blocks of those that were put back, too.
+            if not self.outputs:
+                raise
+            return False
 
     def _rows(self, output):
         """[id, start, end, draft ids, whole table or None, appended blocks or None, stop, checkpoint, offered]"""
@@ -112,23 +149,32 @@ class Session:
         return rows
 
     def commit(self, said):
-        """Hand over what the step sampled, and the drafts for the next one."""
+        """Hand over what the oldest step under way sampled, and the drafts that the worker has not kept."""
         from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
 
-        scheduler, sampled = self.scheduler, said["sampled"]
+        scheduler, sampled, output = self.scheduler, said["sampled"], self.outputs.popleft()
         names = list(sampled)
-        running = set(scheduler.requests)
+        running = dict(scheduler.requests)
+        before = {name: running[name].num_output_tokens for name in names if name in running}
         known = {
             "req_ids": names,
             "req_id_to_index": {name: i for i, name in enumerate(names)},
             "sampled_token_ids": [sampled[name] for name in names],
         }
-        scheduler.update_from_output(self.output, make(ModelRunnerOutput, known))
+        scheduler.update_from_output(output, make(ModelRunnerOutput, known))
         if said["drafts"]:
             scheduler.update_draft_token_ids(DraftTokenIds(list(said["drafts"]), list(said["drafts"].values())))
-        self.output = None
         return {
             "log": self.ears.take(),
-            "finished": sorted(running - set(scheduler.requests)),
+            "taken": {name: running[name].num_output_tokens - count for name, count in before.items()},
+            "finished": sorted(running.keys() - scheduler.requests.keys()),
             "free": scheduler.kv_cache_manager.block_pool.get_num_free_blocks(),
         }
+
+    def drain(self, said):
+        """Hand over the empty steps that are left under way when nobody is here any more."""
+        from vllm.v1.outputs import ModelRunnerOutput
+
+        while self.outputs:
+            self.scheduler.update_from_output(self.outputs.popleft(), make(ModelRunnerOutput, {}))
+        return {}

@@ -28,8 +28,9 @@ UNUSED = (
 )  # fmt: skip
 """vLLM's own packages that decide nothing about tokens and blocks."""
 
-USED = frozenset({"vllm.model_executor.layers.mamba.checkpoint"})
-"""Modules inside those that are loaded after all: which state a chunk exports is asked of the release."""
+USED = frozenset({"vllm.model_executor.layers.mamba.checkpoint", "vllm.v1.spec_decode.dynamic.utils"})
+"""Modules inside those that are loaded after all: which state a chunk exports, and how many drafts a batch's size asks
+for, is asked of the release."""
 
 
 class _Kind(type):

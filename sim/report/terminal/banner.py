@@ -30,13 +30,17 @@ def folded(label: str, parts: Sequence[str], width: int | None) -> str:
 
 
 def head(options: Options, live: bool = False) -> list[str]:
-    """Grid, hash unit, minimum cacheable prefix, blocks that a request pins; ``live``: what a release decides by
-    itself is not said."""
+    """Grid, hash unit, minimum cacheable prefix, worker, blocks that a request pins.
+
+    ``live``: what a release decides by itself is not said.
+    """
     parts = [f"grid {grid(options)}" if options.recurrent else "no recurrent group", f"hash unit {options.hash_unit}"]
     if not options.enable_prefix_caching:
         parts.append("prefix caching off")
     elif not live and (text := _minimum(options)):
         parts.append(text)
+    if options.recurrent and options.speculative.num_speculative_tokens:
+        parts.append(_worker(options))
     pinned = _pinned(options)
     per_token = [g for g in options.groups if not (g.recurrent or g.sliding_window)]
     said = [f"{most}{plural(count, 'block')} of {name}" for name, (most, count) in pinned.items()]
@@ -75,6 +79,13 @@ def _table(options: Options) -> dict[str, str]:
     from stateat.sim.releases.presets import table
 
     return table(options.preset, options.rules)
+
+
+def _worker(options: Options) -> str:
+    """``worker v1 (rules: {worker: v2} runs the other)``: the model runner's, which counts where there are drafts."""
+    worker = _table(options)["worker"]
+    other = {"v1": "v2", "v2": "v1"}.get(worker)
+    return f"worker {worker}" + (f" (rules: {{worker: {other}}} runs the other)" if other else "")
 
 
 def _minimum(options: Options) -> str:

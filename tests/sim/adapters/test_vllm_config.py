@@ -25,6 +25,8 @@ OTHERS: dict[type, dict[str, Any]] = {
         "max_num_batched_tokens": 99,
         "max_num_seqs": 9,
         "max_concurrent_batches": 2,
+        "async_scheduling": True,
+        "kv_consumer": True,
         "max_model_len": 999,
         "long_prefill_token_threshold": 9,
         "enable_prefix_caching": False,
@@ -59,6 +61,8 @@ OTHERS: dict[type, dict[str, Any]] = {
         "num_speculative_tokens": 3,
         "accepted_drafts": (1,),
         "acceptance_rate": 0.5,
+        "num_speculative_tokens_per_batch_size": ((1, 4, 1),),
+        "proposed_drafts": (1, 0),
         "draft_slots": 1,
         "multi_module": True,
         "block_drop": False,
@@ -118,14 +122,14 @@ def test_what_only_the_reference_engine_has_has_a_default_to_be_at() -> None:
 def test_what_is_refused_is_named_with_what_was_found_and_is_allowed() -> None:
     options = replace(
         OPTIONS,
-        max_concurrent_batches=2,
+        decode_context_parallel_size=2,
         offload=Offload(8),
         groups=(replace(GROUPS[0], prefix_cacheable=False), GROUPS[1]),
         rules={"split": "no", "worker": "v1"},
     )
     assert list(refused(options, "engine")) == [
         "engine.groups.0.prefix_cacheable: found false, allowed true: it is the reference engine's alone",
-        "engine.max_concurrent_batches: found 2, allowed 1: it is the reference engine's alone",
+        "engine.decode_context_parallel_size: found 2, allowed 1: it is the reference engine's alone",
         "engine.offload.blocks: found 8, allowed 0: it is the reference engine's alone",
         "engine.rules.split: found no, allowed none: a release decides by rules of its own",
     ]
@@ -162,6 +166,7 @@ def test_a_release_is_told_the_block_of_one_rank() -> None:
         ("eagle3", 2, "eagle3"),
         ("dflash", 3, "dflash"),
         ("ngram", 0, "ngram"),
+        ("suffix", 0, "suffix"),
         ("ngram", 1, "draft_model"),
     ],
 )

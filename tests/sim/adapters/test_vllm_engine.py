@@ -58,6 +58,12 @@ class Heard(Observer):
     def copy(self, request: str, group: int, kind: str, src: int, dst: int, conv_src: int, shift: int) -> None:
         self.lines.append(("copy", request, group, kind, src, dst))
 
+    def launch(self, index: int) -> None:
+        self.lines.append(("launch", index))
+
+    def output(self, request: str, count: int, tokens: tuple[int, ...] | None) -> None:
+        self.lines.append(("output", request, count))
+
     def finish(self, request: str) -> None:
         self.lines.append(("finish", request))
 
@@ -93,11 +99,70 @@ def test_what_the_worker_says_becomes_events_with_the_physical_model() -> None:
         ("claim", 1, 2, "a", 0, 16, 16),
         ("admit", "a", 0),
         ("advance", "a", 1, 0, 16, -1, ((16, 2),)),
+        ("output", "a", 1),
         ("copy", "a", 1, "pre", 2, 3),
         ("advance", "a", 1, 16, 17, 3, ((17, 3),)),
+        ("output", "a", 1),
         ("unclaim", 2, "evict"),
         ("finish", "a"),
     ]
+
+
+ADVANCES = (
+    ("advance", "a", 1, 0, 16, -1, ((16, 2),)),
+    ("advance", "a", 1, 16, 17, 3, ((17, 3),)),
+    ("advance", "a", 1, 17, 18, 3, ((18, 3),)),
+)
+
+
+def test_asynchronously_a_step_is_launched_before_the_outcome_of_the_one_before_is_heard() -> None:
+    heard = Heard()
+    with child("ahead") as engine:
+        live = scheduler(engine, heard)
+        live.add(ARRIVAL, 0)
+        first, *others = [live.step(index, index, 64) for index in range(3)]
+        assert first.filled and not first.tokens
+        assert [step.tokens for step in others] == [16, 1] and others[-1].finished == ["a"]
+        assert not live.idle
+        # Its last row has run, for nobody.
+        assert live.step(3, 3, 64).finished == [] and live.idle
+    assert heard.lines == [
+        ("claim", 1, 2, "a", 0, 16, 16),
+        ("admit", "a", 0),
+        ("launch", 0),
+        ADVANCES[0],
+        ("launch", 1),
+        ("copy", "a", 1, "pre", 2, 3),
+        ADVANCES[1],
+        ("output", "a", 1),
+        ("launch", 2),
+        ADVANCES[2],
+        ("output", "a", 1),
+        ("unclaim", 2, "evict"),
+        ("finish", "a"),
+        ("launch", 3),
+    ]
+
+
+def test_a_late_abort_comes_behind_the_decisions_of_a_step_and_before_the_outcome_of_another() -> None:
+    heard = Heard()
+    with child("ahead") as engine:
+        live = scheduler(engine, heard)
+        live.add(ARRIVAL, 0)
+        live.step(0, 0, 64)
+        assert live.abort("a", late=True) and live.aborting
+        assert live.step(1, 1, 64).finished == ["a"] and not live.aborting
+    assert heard.lines[-3:] == [("copy", "a", 1, "pre", 2, 3), ADVANCES[1], ("abort", "a")]
+
+
+def test_a_scheduler_that_counts_otherwise_than_its_worker_is_an_error() -> None:
+    with child("miscounts") as engine:
+        live = scheduler(engine, Observer())
+        live.add(ARRIVAL, 0)
+        live.step(0, 0, 64)
+        message = "vLLM fake answered nonsense: found a chunk of a from 17 on, allowed 16, by the steps under way"
+        with pytest.raises(EngineError, match=message):
+            live.step(1, 1, 64)
 
 
 @pytest.mark.parametrize(("blocks", "slot"), [(2, 0), (3, 5)])
@@ -196,9 +261,6 @@ def test_a_tier_is_refused_by_name() -> None:
             RefusedError, match=r"vLLM fake cannot run this: engine\.offload\.blocks: found 8, allowed 0"
         ):
             LiveScheduler(Policy.of(tiered), Heard(), 0, engine)
-        piped = replace(OPTIONS, max_concurrent_batches=2)
-        with pytest.raises(RefusedError, match=r"vLLM fake cannot run this: engine\.max_concurrent_batches"):
-            LiveScheduler(Policy.of(piped), Heard(), 0, engine)
 
 
 def test_a_load_that_fails_is_refused_by_name() -> None:
@@ -300,6 +362,10 @@ def log(*event: Any) -> dict[str, Any]:
     return {**STEP, "log": [list(event)]}
 
 
+def commit(**changed: Any) -> dict[str, Any]:
+    return {"log": [], "taken": {"a": 1}, "finished": [], "free": 7} | changed
+
+
 @pytest.mark.parametrize(
     ("what", "answer", "message"),
     [
@@ -340,8 +406,10 @@ def log(*event: Any) -> dict[str, Any]:
         ("step", log("claim", 1, 2, "a", 0, 1 << 40, "ab" * 16), "nonsense: found offset 1099511627776"),
         ("step", log("claim", 1, 2, "a", 0, 16, "no hash"), r"out of shape \(log\.0\.claim\.6: String should match"),
         ("step", log("unclaim", 1, 10, "ab" * 16, "evict"), "nonsense: found block 10"),
-        ("commit", {"log": [], "finished": ["b"], "free": 7}, "ended requests that it did not run: b"),
-        ("commit", {"log": [], "finished": [], "free": None}, r"out of shape \(free: Input should be a valid integer"),
+        ("step", row(start=1), "nonsense: found a chunk of a from 1 on, allowed 0, by the steps under way"),
+        ("commit", commit(finished=["b"]), "ended requests that it did not run: b"),
+        ("commit", commit(taken={"a": 2}), "nonsense: found 2 tokens taken for a, allowed at most the 1 that it"),
+        ("commit", commit(free=None), r"out of shape \(free: Input should be a valid integer"),
     ],
 )  # fmt: skip
 def test_an_answer_that_does_not_fit_becomes_one_message(what: str, answer: Any, message: str) -> None:

@@ -9,8 +9,11 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from stateat.sim.engine.encoder import Encoder
+from stateat.sim.engine.request import Request
 from stateat.sim.events import Group, Observer
 from stateat.sim.options import Options, Speculative
+from stateat.sim.releases.policy import Policy
 from stateat.sim.releases.presets import PRESETS
 from stateat.sim.run.result import Outcome
 from stateat.sim.run.simulate import drive
@@ -67,6 +70,18 @@ def test_who_stands_still_is_told_what_it_was_denied(rule: str, why: str) -> Non
     (finding,) = outcome.findings
     assert (finding.invariant, finding.severity) == ("I14", "liveness")
     assert finding.message.endswith(f"last deferred by {why}")
+
+
+def test_a_chunk_encodes_its_image_though_another_is_preempted_to_make_room_for_it() -> None:
+    """As in live vLLM 0.29.0: the blocks are found after the encoder was asked."""
+    how = options("after-split", 8)
+    encoder = Encoder(Policy.of(how))
+    first, victim = (Request(request(24, (0, 5), name=name, index=i), how, 0) for i, name in enumerate("ab"))
+    encoder.new_step()
+    assert encoder.cap(first, 0, 8) == 8
+    encoder.free(victim)
+    encoder.commit(first)
+    assert encoder.holds(first) and encoder.budget == 64 - 5
 
 
 def test_an_image_is_let_go_of_once_it_is_passed_and_put_out_for_the_next() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateat.sim.engine.request import Request, RightDrafts
+from stateat.sim.engine.request import Proposals, Request
 from stateat.sim.events import Group
 from stateat.sim.options import Options, Speculative
 from stateat.sim.rules.partial_hits import PARTIAL_HITS_WHEN
@@ -26,18 +26,18 @@ def request(prompt: int = 10, outputs: int = 5, longest: int = 100, drafts: int 
     places=st.lists(st.integers(0, 200), min_size=1, max_size=6),
 )
 def test_entry_m_modulo_the_cycle_is_for_the_mth_proposal(cycle: list[int], drafts: int, places: list[int]) -> None:
-    acceptance = RightDrafts(Speculative("mtp", drafts), cycle, 0, "a")
+    acceptance = Proposals(Speculative("mtp", drafts), cycle, 0, "a")
     for place in places:
         assert acceptance.of(place) == min(cycle[place % len(cycle)], drafts)
 
 
 def test_a_request_without_a_cycle_has_the_engines() -> None:
-    assert [RightDrafts(Speculative("mtp", 3, (1, 2)), None, 0, "a").of(m) for m in range(4)] == [1, 2, 1, 2]
+    assert [Proposals(Speculative("mtp", 3, (1, 2)), None, 0, "a").of(m) for m in range(4)] == [1, 2, 1, 2]
 
 
 @given(st.integers(0, 60), st.integers(0, 60))
 def test_what_was_emitted_is_the_sum_of_accepted_drafts_and_one_each(first: int, more: int) -> None:
-    acceptance = RightDrafts(Speculative("mtp", 3, (2, 0, 3)), None, 0, "a")
+    acceptance = Proposals(Speculative("mtp", 3, (2, 0, 3)), None, 0, "a")
     acceptance.emitted(first)
     emitted = acceptance.emitted(first + more).tolist()
     assert emitted[first + more] == sum([2, 0, 3][m % 3] + 1 for m in range(first + more))
@@ -46,7 +46,7 @@ def test_what_was_emitted_is_the_sum_of_accepted_drafts_and_one_each(first: int,
 @given(rate=st.floats(0, 1), seed=st.integers(0, 5), ask=st.integers(0, 80))
 def test_drawn_drafts_do_not_depend_on_who_asks_first(rate: float, seed: int, ask: int) -> None:
     speculative = Speculative("mtp", 4, acceptance_rate=rate)
-    one, other = (RightDrafts(speculative, None, seed, "a") for _ in range(2))
+    one, other = (Proposals(speculative, None, seed, "a") for _ in range(2))
     one.of(ask)
     counts = [one.of(m) for m in range(80)]
     assert counts == [other.of(m) for m in range(80)]
@@ -58,7 +58,7 @@ def test_drawn_drafts_do_not_depend_on_who_asks_first(rate: float, seed: int, as
 def test_other_requests_and_seeds_draw_others() -> None:
     speculative = Speculative("mtp", 4, acceptance_rate=0.5)
     drawn = {
-        (seed, name): tuple(RightDrafts(speculative, None, seed, name).of(m) for m in range(60))
+        (seed, name): tuple(Proposals(speculative, None, seed, name).of(m) for m in range(60))
         for seed in (0, 1)
         for name in "ab"
     }
@@ -66,7 +66,7 @@ def test_other_requests_and_seeds_draw_others() -> None:
 
 
 def test_a_cycle_of_the_request_goes_before_a_rate() -> None:
-    acceptance = RightDrafts(Speculative("mtp", 4, acceptance_rate=0.0), (3,), 0, "a")
+    acceptance = Proposals(Speculative("mtp", 4, acceptance_rate=0.0), (3,), 0, "a")
     assert acceptance.of(7) == 3
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -144,3 +145,25 @@ def test_what_no_scenario_can_say_is_refused(tmp_path: Path) -> None:
 def test_a_name_that_no_scenario_can_have_is_refused(name: str) -> None:
     with pytest.raises(InputError, match=r"--scenario: found .*, allowed a name of printable characters"):
         scenario(derive(named("qwen3.6-27b"), Serving()), name)
+
+
+@pytest.mark.parametrize(
+    ("preset", "architecture", "method", "worker"),
+    [
+        ("vllm-0.26.0", "KimiK3ForConditionalGeneration", "mtp", None),
+        ("vllm-0.27.0", "KimiK3ForConditionalGeneration", "mtp", "v2"),
+        ("vllm-0.28.0", "Qwen3NextForCausalLM", "mtp", None),
+        ("vllm-0.29.0", "Qwen3NextForCausalLM", "ngram", "v1"),
+        ("vllm-0.29.0", "KimiK3ForConditionalGeneration", "mtp", None),
+        ("vllm-0.33.0", "Qwen3NextForCausalLM", "ngram", None),
+    ],
+)
+def test_a_server_that_runs_on_the_other_model_runner_says_so(
+    preset: str, architecture: str, method: str, worker: str | None, tmp_path: Path
+) -> None:
+    model = replace(named("qwen3.6-27b"), architectures=(architecture,))
+    geometry = derive(model, Serving(preset=preset, num_speculative_tokens=2, speculative_method=method))
+    file = tmp_path / "geometry.yaml"
+    file.write_text(scenario(geometry, "geometry"))
+    assert yaml.safe_load(file.read_text())["engine"].get("rules", {}).get("worker") == worker
+    assert replay(load(file)).ok

@@ -40,7 +40,7 @@ def test_spans_of_presets_are_told_in_short() -> None:
     assert using("eviction", "lru") == "0.26, 0.28 to 0.33"
     assert using("grid", "cache-config") == "all"
     assert using("grid", "recurrent-group") == "none: proposal"
-    assert using("worker", "v1") == "none"
+    assert using("worker", "v1") == "0.26 to 0.28"
 
 
 def test_only_what_stands_between_the_marks_is_printed_anew() -> None:

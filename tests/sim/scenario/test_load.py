@@ -142,6 +142,8 @@ def test_every_engine_key_arrives(written: Any) -> None:
     method: mtp
     num_speculative_tokens: 2
     acceptance_rate: 0.5
+    num_speculative_tokens_per_batch_size: [[1, 4, 2], [7, 9, 0]]
+    proposed_drafts: [2, 0]
     draft_slots: 3
     multi_module: true
     block_drop: false
@@ -432,6 +434,8 @@ def test_a_segment_is_a_pair(written: Any) -> None:
             "[1].abort: found 4, allowed no time before its arrival at 5",
         ),
         ("{id: b, accepted_drafts: [0, 1], prompt: [[1, 9]]}", "[1].accepted_drafts[1]: found 1, allowed 0 to 0"),
+        ("{id: b, proposed_drafts: [0, 1], prompt: [[1, 9]]}", "[1].proposed_drafts[1]: found 1, allowed 0 to 0"),
+        ("{id: b, proposed_drafts: [], prompt: [[1, 9]]}", "[1].proposed_drafts: found an empty list"),
         ("{id: b, external: 9, prompt: [[1, 9]]}", "[1].external: found 9, allowed less than the prompt's 9 tokens"),
         ("{id: b, max_tokens: 0, prompt: [[1, 9]]}", "[1].max_tokens: found 0, allowed at least 1"),
         ("{id: b, prompt: [[2147483648, 9]]}", "[1].prompt[0][0]: found 2147483648, allowed less than 2147483648"),
@@ -696,6 +700,34 @@ def refused(written: Any, text: str) -> list[str]:
 def test_what_only_a_variant_makes_wrong_names_it_and_both_lines(written: Any) -> None:
     where = "variants.drafter off: engine.speculative.accepted_drafts[0] (line 5)"
     assert refused(written, BLAMED) == [f"10: {where}: found 3, allowed 0 to 0 (num_speculative_tokens)"]
+
+
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [
+        ("proposed_drafts: [3, 4]", "proposed_drafts[1]: found 4, allowed 0 to 3 (num_speculative_tokens)"),
+        ("num_speculative_tokens_per_batch_size: [[2, 3, 1]]", "[0][0]: found 2, allowed 1 for the first range"),
+        ("num_speculative_tokens_per_batch_size: [[1, 4, 3], [4, 9, 1]]", "[1][0]: found 4, allowed more than 4"),
+        ("num_speculative_tokens_per_batch_size: [[3, 4, 3], [1, 3, 1]]", "[0][0]: found 3, allowed more than 3"),
+        ("num_speculative_tokens_per_batch_size: [[1, 4, 3], [7, 6, 1]]", "[1][1]: found 6, allowed 7"),
+        ("num_speculative_tokens_per_batch_size: [[1, 4, 4]]", "[0][2]: found 4, allowed 0 to 3"),
+        ("num_speculative_tokens_per_batch_size: [[1, 4]]", "[0]"),
+        ("num_speculative_tokens_per_batch_size: []", "num_speculative_tokens_per_batch_size: found an empty list"),
+        ("method: suffix, num_speculative_tokens_per_batch_size: [[1, 4, 3]]", "allowed none with method suffix"),
+    ],
+)
+def test_proposals_that_cannot_be(written: Any, found: str, says: str) -> None:
+    text = BLAMED[: BLAMED.index("variants")].replace("method: mtp, ", "" if "method" in found else "method: mtp, ")
+    [line] = refused(written, text.replace("accepted_drafts: [3]", found))
+    assert says in line
+
+
+def test_ranges_without_drafts_are_refused(written: Any) -> None:
+    text = BLAMED[: BLAMED.index("variants")].replace(
+        "num_speculative_tokens: 3, accepted_drafts: [3]", "num_speculative_tokens_per_batch_size: [[1, 4, 0]]"
+    )
+    [line] = refused(written, text)
+    assert "found ranges, allowed none without drafts (num_speculative_tokens)" in line
 
 
 def test_what_the_base_itself_has_wrong_is_told_once_and_names_nobody(written: Any) -> None:

@@ -35,10 +35,11 @@ def test_a_batch_in_which_nobody_leaves_gives_everybody_his_own_count(steps: lis
         rows.keep(counts)
 
 
-@given(kept=st.integers(1, 5), drafts=st.integers(4, 6))
-def test_counts(kept: int, drafts: int) -> None:
-    counts = [made(kind, (), drafts, Observer()).count(kept) for kind in (Worker, OneTooMany, NeverRolledBack)]
-    assert counts == [kept, kept + 1, drafts + 1]
+@given(kept=st.integers(1, 5), drafted=st.integers(4, 6))
+def test_counts(kept: int, drafted: int) -> None:
+    workers = [made(kind, (), 8, Observer()) for kind in (Worker, OneTooMany, NeverRolledBack)]
+    # A row's own drafts count, not K.
+    assert [worker.count(kept, drafted) for worker in workers] == [kept, kept + 1, drafted + 1]
 
 
 def test_decode_steps_are_told_at_once_only_where_counts_are_the_requests_own() -> None:

@@ -336,3 +336,21 @@ def test_beside_a_speculative_row_each_has_its_own() -> None:
     decode = Asker("d", num_prompt=10, running=[-1, 0])
     told.before(0, [row(decode, 12, 15, [1, 2]), row(Asker("b", pages=[[], [200, 201, 202]]), 0, 16)], [], [[], []])
     assert heard.events[-1][6] == [(16, 200)]
+
+
+@pytest.mark.parametrize(("plain", "drafts", "read"), [(False, 0, 104), (True, 0, 102), (True, 3, 104)])
+def test_a_row_without_drafts_reads_the_running_column_where_that_is_the_rule(
+    plain: bool, drafts: int, read: int
+) -> None:
+    told, heard = worker(drafts=3, undrafted_are_plain=plain)
+    request = Asker(running=[-1, 2], accepted=[1, 3])
+    told.before(1, [row(request, 43, 44 + drafts, range(drafts))], [], [[], []])
+    assert heard.events[0][5] == read
+
+
+def test_a_copy_into_another_column_takes_the_state_of_a_row_without_drafts_from_where_it_lies() -> None:
+    told, heard = worker(drafts=3, undrafted_are_plain=True)
+    request = Asker(running=[-1, 2], accepted=[1, 3])
+    told.before(1, [row(request, 48, 49)], [], [[], []])
+    assert [event[:2] + event[3:6] for event in heard.events[:1]] == [("copy", "a", "pre", 104, 103)]
+    assert heard.events[1][5] == 103

@@ -108,8 +108,6 @@ def test_the_null_block_keeps_nothing() -> None:
     ("memory", "accepted", "drafts", "read"),
     [
         ("v2", 2, 3, 103),
-        ("plain-restarts", 2, 3, 103),
-        ("plain-restarts", 2, 0, 102),
         ("one-too-many", 2, 3, 104),
         ("one-too-many", 4, 3, 106),
         ("never-rolled-back", 1, 3, 105),

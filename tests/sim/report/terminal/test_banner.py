@@ -24,6 +24,7 @@ def test_the_head_is_one_line_with_grid_unit_prefix_and_pins(told: SimpleNamespa
     assert banner("old gate", options, False, None) == (
         "old gate (prefill-end): grid 1600 · hash unit 16 · "
         "minimum cacheable prefix 3200 tokens (alone, first repeat) · "
+        "worker v1 (rules: {worker: v2} runs the other) · "
         "a request pins 5 blocks of gdn + 1 per 16 tokens of attention · "
         "alone it has room for 159,904 tokens in the pool of 10,000 blocks"
     )
