@@ -63,6 +63,8 @@ class _Drawing:
     def speculative(self) -> Speculative:
         method, drafts = self.one([*METHODS, *LOOK_AHEAD_METHODS]), self.one([1, 1, 2, 2, 3, 3, 4, 6, 8])
         ahead = method in LOOK_AHEAD_METHODS
+        # A suffix drafter is always asked for K.
+        ranges = self.ranges(drafts) if method != "suffix" and self.chance(0.1) else None
         return Speculative(
             method,
             drafts,
