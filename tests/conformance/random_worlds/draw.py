@@ -69,9 +69,7 @@ class _Drawing:
             method,
             drafts,
             self.accepted(drafts),
-            num_speculative_tokens_per_batch_size=self.ranges(drafts)
-            if method != "suffix" and self.chance(0.1)
-            else None,
+            num_speculative_tokens_per_batch_size=ranges,
             proposed_drafts=self.accepted(drafts) if self.chance(0.1 if ahead else 0.5) else None,
             draft_slots=self.one([0, 0, 1, 2]) if method == "ngram" or self.chance(0.2) else 0,
             multi_module=method == "mtp" and self.chance(0.6),
