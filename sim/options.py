@@ -55,7 +55,7 @@ class GroupOptions(Group, StrictRecord):
     """Look-ahead drafters use the group: then a drop applies to it; if no group says so, the drop applies to
     all. An exact junction (`shared_prefix_checkpoint`) needs a group that says so, or a drop."""
     mamba_cache_mode: Literal["align", "all"] = "align"
-    """States that a chunk leaves; `align`: the one at its end; `all`: those at every boundary too, to 0.29.
+    """States that a chunk leaves; `align`: the one at its end; `all`: those at every boundary too, to 0.31.
     Neither the split nor hits finer than a block know a group in `all` mode."""
     sliding_window: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] = 0
     """Tokens that full attention reaches back to; 0: all of them. Windows are looked up in whole blocks (rule
@@ -103,7 +103,7 @@ class Speculative(StrictRecord):
     0.29."""
     block_drop: bool = True
     """Look-ahead drafters give up the last block (or hash unit) of a hit, or hashes look ahead in their stead; an
-    option since 0.32."""
+    option since 0.30."""
     hash_lookahead: bool = True
     """Hashes cover the tokens behind their block, so that a look-ahead drafter gives up no block of a hit;
     an option of 0.33, without effect before."""
@@ -221,7 +221,8 @@ class Options(StrictRecord):
     """Tokens between positions where recurrent states and rows of a sliding window stay published, beside those
     that a resend needs; 0: only those; none: all; since 0.29; 0 or none where there is neither."""
     shared_prefix_checkpoint: bool = False
-    """Chunks stop exactly where a prefix is known to be shared, inside a block too; since 0.32."""
+    """Chunks stop exactly where a prefix is known to be shared, inside a block too; since 0.30, which
+    calls it `enable_mamba_fine_grained_prefix_cache`."""
     encoder_cache_size: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] | None = None
     """Embeddings of encoded items (images) that are kept; `max_num_batched_tokens` by default. vLLM raises it to
     the model's largest item."""

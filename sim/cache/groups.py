@@ -13,6 +13,7 @@ from stateat.sim.cache.ledger import FullBlock, Ledger
 from stateat.sim.cache.pool import BlockPool
 from stateat.sim.cache.skipped_states import KeepsServed, SkippedStates
 from stateat.sim.events import NULL, Withdrawal
+from stateat.sim.rules.state_blocks import Need, the_most
 from stateat.sim.rules.tail_copy import TailCopy
 
 
@@ -270,6 +271,8 @@ class RecurrentCache(StateCache):
         retire: SkippedStates,
         eager: bool = False,
         claims_scratch: bool = False,
+        parks_scratch: bool = False,
+        need: Callable[[Need], int] = the_most,
         tail_copy: TailCopy | None = None,
     ) -> None:
         super().__init__(place, spare_blocks=spare_blocks, retire=retire)
@@ -279,6 +282,10 @@ class RecurrentCache(StateCache):
         """A request counts as started once it is scheduled; else once it was given a block."""
         self.claims_scratch = claims_scratch
         """A checkpoint may take the column of a speculative block."""
+        self.parks_scratch = parks_scratch
+        """Speculative blocks stay in their columns in a step that exports a checkpoint."""
+        self.need = need
+        """Blocks that a chunk asks for."""
 
     def room_for_checkpoint(self, table: Table, end: int) -> int:
         """Return the column into which a chunk that ends at ``end`` tokens could export a state; -1: none."""
@@ -296,8 +303,8 @@ class RecurrentCache(StateCache):
         if partial:
             new = max(new, 0) + 1
         if new > 0:
-            cap = 1 + partial + checkpoint + (0 if table.started else self.spare)
-            new = min(new, cap) if self.claims_scratch else cap
+            most = 1 + partial + checkpoint + (0 if table.started else self.spare)
+            new = self.need(Need(new, most, table.started, self.spare, checkpoint))
         return new + self.evictable(hit)
 
     def retire(self, table: Table, computed: int) -> list[int]:
@@ -345,7 +352,7 @@ class RecurrentCache(StateCache):
         running = required - spare - 1
         if before < running:
             blocks.extend([NULL] * (running - checkpoint - before))
-        if table.started:
+        if table.started and not (checkpoint and self.parks_scratch):
             for column in range(before - spare, min(before, running - (checkpoint and self.claims_scratch))):
                 blocks.append(blocks[column])
                 blocks[column] = NULL

@@ -112,6 +112,8 @@ def _aligned(place: Place, group: Group, options: Options, rules: CacheRules) ->
         retire=rules.skipped_states,
         eager=rules.started.when_scheduled,
         claims_scratch=rules.checkpoint.claims_scratch,
+        parks_scratch=rules.checkpoint.parks_scratch,
+        need=rules.state_need.blocks,
         tail_copy=rules.tail_copy,
     )
 

@@ -234,27 +234,25 @@ class KVCache:
         if -(-tokens // manager.block_size) != -(-end // manager.block_size):
             return None
         # Only where nothing but resends is retained does it matter whether the prefill ends here.
-        prefill_end = request.prefill_end if self._publishing.interval == 0 else 0
-        query = self._query(start, end, prefill_end, end, manager.block_size, self.layout.geometry.alignment)
+        ends = self._publishing.interval == 0 and not self.rules.checkpoint.every_chunk
+        query = self._query(start, end, request.prefill_end if ends else 0, end, manager.block_size)
         offset = self.rules.checkpoint.exports(query)
         column = manager.room_for_checkpoint(table, end) if offset else -1
         return (offset, column) if column >= 0 else None
 
     def exported(self, start: int, end: int, block: int) -> tuple[int, int]:
-        query = self._query(start, end, 0, end, block, self.layout.geometry.alignment)
+        query = self._query(start, end, 0, end, block)
         return self.rules.checkpoint.exported(query), -(-end // block) - 2
 
     def exempts(self, start: int, end: int, prefill_end: int, grid: int) -> bool:
         if not self.options.num_prefill_checkpoint_blocks:
             return False
-        layout = self.layout
-        unit = layout.hash_unit if layout.geometry.fine else layout.scheduler_block
-        query = self._query(start, end, prefill_end, prefill_end, grid, unit)
+        query = self._query(start, end, prefill_end, prefill_end, grid)
         return self.rules.checkpoint.exempts(query, self.options.speculative.eagle)
 
-    def _query(self, start: int, end: int, prefill_end: int, tokens: int, block: int, unit: int) -> Query:
+    def _query(self, start: int, end: int, prefill_end: int, tokens: int, block: int) -> Query:
         layout = self.layout
-        position = self.rules.boundaries.reusable(tokens, unit, layout.drop, layout.ahead)
+        position = self._publishing.checkpoint_position(tokens)
         alignment = self.options.prefill_checkpoint_alignment
         return Query(start, end, prefill_end, position, block, layout.hash_unit, alignment)
 
@@ -296,11 +294,17 @@ class KVCache:
         tables = self._tables.pop(request.id, None)
         if tables is None:
             return
-        for manager in self.managers if after_step is None else reversed(self.managers):
+        together: list[int] = []
+        for manager in self.managers:
             blocks = tables[manager.group].blocks
-            self.pool.free(blocks[::-1], after_step)
+            if after_step is None:
+                self.pool.free(blocks[::-1])
+            together += blocks
             if manager.recurrent:
                 self._tell_released(request, manager.group, blocks)
+        if after_step is not None:
+            # One list, so that its blocks without a hash come to the front of the queue in its order.
+            self.pool.free(together[::-1], after_step)
 
     def held(self, request: CacheRequest) -> set[int]:
         return {block for table in self._tables.get(request.id, ()) for block in table.blocks}

@@ -280,7 +280,7 @@ class Scheduler:
             if request.in_flight and self.in_flight.rests(request, index):
                 continue
             count, why = self._running_tokens(request, left)
-            if count <= 0 and request.in_flight:
+            if count <= 0 and request.in_flight and why == "decode":
                 # Its next token is not known yet.
                 continue
             if count <= 0:

@@ -13,6 +13,7 @@ from enum import Enum
 from stateat.sim.cache.drafter_drop import DRAFTER_DROP
 from stateat.sim.options import Options
 from stateat.sim.releases.presets import PRESETS, table
+from stateat.sim.rules.checkpoint import CHECKPOINT
 from stateat.sim.rules.partial_hits import PARTIAL_HITS_WHEN
 from stateat.sim.rules.record import Demand
 
@@ -97,7 +98,7 @@ def _tail_behind_a_draft(options: Options, rules: Mapping[str, str]) -> bool:
 
 def _decode_spans_a_unit(options: Options, rules: Mapping[str, str]) -> bool:
     wide = options.speculative.num_speculative_tokens >= options.hash_unit
-    return bool(options.num_prefill_checkpoint_blocks) and wide and rules["checkpoint"] == "at-prefill-end"
+    return bool(options.num_prefill_checkpoint_blocks) and wide and CHECKPOINT[rules["checkpoint"]].rekeys
 
 
 def _padding_cut(options: Options, rules: Mapping[str, str]) -> bool:
@@ -188,7 +189,7 @@ DEPARTURES = (
         "groups",
         _window_inside_blocks,
         "releases to vLLM 0.27 stop with an assertion where hits are finer than a sliding window's block",
-        until="vllm-0.27.0",
+        until="vllm-0.27.1",
     ),
     Departure(
         "groups",
@@ -223,7 +224,7 @@ DEPARTURES = (
         _decode_spans_a_unit,
         "releases from vLLM 0.30 on take a decode and its drafts that reach over a hash unit for a chunk that exports "
         "a state, and stop with an assertion where it would be published past the last token whose hash is known",
-        since="vllm-0.32.0",
+        since="vllm-0.30.0",
     ),
     Departure(
         "long_prefill_token_threshold",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typing
 
-from objects import Strange, Unsupported, attribute, bare, call, call_like, has_field, refusing
+from objects import FORMERLY, Strange, Unsupported, attribute, bare, call, call_like, has_field, refusing
 from overlap import staged
 from placeholders import Grammar, Lenient, features_in_window
 from stand_ins import stands_in
@@ -382,7 +382,8 @@ class Configuration:
         interval = wanted["prefix_cache_retention_interval"]
         yield "engine.prefix_cache_retention_interval", interval, coordinator.retention_interval
         # The release itself narrows it to caches where it can help.
-        junctions = getattr(cache, "enable_mamba_shared_prefix_checkpoint", False)  # 0.31
+        names = (name := "enable_mamba_shared_prefix_checkpoint", FORMERLY[name])
+        junctions = any(getattr(cache, each, False) for each in names)
         yield "engine.shared_prefix_checkpoint", wanted["shared_prefix_checkpoint"], junctions
         encoder = scheduler.encoder_cache_manager
         yield "engine.encoder_cache_size", wanted["encoder_cache_size"], encoder.cache_size
