@@ -14,6 +14,7 @@ from stateat.sim.schema import (
     MAX_BLOCK_SIZE,
     MAX_NUM_BLOCKS,
     MAX_STEP_TOKENS,
+    MAX_TIME,
     BlockSize,
     Count,
     Drafts,
@@ -39,6 +40,12 @@ BatchRange = Annotated[tuple[Count, Count, Drafts], StrictMark(False)]
 def spread(group: Group) -> bool:
     """Return True for a group whose blocks are spread over the ranks of context parallelism."""
     return not group.recurrent and group.prefix_cacheable and not group.sliding_window
+
+
+GroupInterval = Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] | None
+"""Tokens between what is retained of a group; None: all of it is."""
+TimeToLive = Annotated[int, Field(ge=1, le=MAX_TIME)]
+"""Microseconds, or steps under ``clock: steps``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +186,9 @@ class Options(StrictRecord):
     """The KV cache groups, at least one."""
     num_blocks: Annotated[int, Field(ge=1, le=MAX_NUM_BLOCKS)] = 10_000
     """Blocks in the pool that all groups share, the null block among them."""
+    num_state_blocks: Annotated[int, Field(ge=0, le=MAX_NUM_BLOCKS)] = 0
+    """Blocks of a pool apart for recurrent groups (SGLang's mamba pool), which number on from `num_blocks`; 0: they
+    are in the one pool, as in all releases. `watermark` holds for each pool."""
     max_num_batched_tokens: Length = 8192
     """Token budget of a step."""
     max_num_seqs: Count = 128
@@ -219,7 +229,15 @@ class Options(StrictRecord):
     reserves without asking it, and its kernel's is 16."""
     prefix_cache_retention_interval: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] | None = None
     """Tokens between positions where recurrent states and rows of a sliding window stay published, beside those
-    that a resend needs; 0: only those; none: all; since 0.29; 0 or none where there is neither."""
+    that a resend needs; 0: only those; none: all; 0 or none where there is neither. To 0.28 a server takes it from
+    VLLM_PREFIX_CACHE_RETENTION_INTERVAL; since 0.29 its default is 0 (vLLM PR 52216)."""
+    group_retention_intervals: dict[str, GroupInterval] = field(default_factory=dict)
+    """The same by the name of a group, for groups of states or with a window that differ from it; no release has
+    it."""
+    group_times_to_live: dict[str, TimeToLive] = field(default_factory=dict)
+    """Times by the name of a group: what is published of it, and has not been used for so long (microseconds, or
+    steps under `clock: steps`), is withdrawn before the next step. While a request uses it, it lives. No release has
+    it."""
     shared_prefix_checkpoint: bool = False
     """Chunks stop exactly where a prefix is known to be shared, inside a block too; since 0.30, which
     calls it `enable_mamba_fine_grained_prefix_cache`."""
@@ -292,6 +310,10 @@ class Options(StrictRecord):
     def scheduler_block_size(self) -> int:
         """The granularity of hits when they are not finer than a block."""
         return lcm(*(g.block_size for g in self.groups if g.prefix_cacheable))
+
+    def interval_of(self, group: int) -> int | None:
+        """Return the retention interval that is asked of a group."""
+        return self.group_retention_intervals.get(self.groups[group].name, self.prefix_cache_retention_interval)
 
     def over_ranks(self) -> Options:
         """Return the options as the engine takes them from a file: groups with the blocks of all ranks together."""

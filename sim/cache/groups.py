@@ -6,7 +6,7 @@ A recurrent table (align mode) has a state only in some of its columns: those wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from stateat.sim.cache.ledger import FullBlock, Ledger
@@ -152,7 +152,7 @@ class GroupCache:
             key = hashes[(column + 1) * scale - 1]
             if primary[block] is not None:
                 self.pool.remove(block, Withdrawal.REKEY)
-            self._insert(request, block, column, end, key)
+            self._insert(request, block, column, end, key, hashes)
             published.append(key)
         table.cached = max(table.cached, full)
         if published and self.recurrent:
@@ -169,12 +169,24 @@ class GroupCache:
         known = pool.primary[block] == key or pool.holds(self.group, key, block)
         if not known and pool.primary[block] is not None and pool.primary_tokens[block] < tokens:
             pool.remove(block, Withdrawal.REKEY)
-        self._insert(request, block, column, tokens, key, copied=not self.recurrent)
+        self._insert(request, block, column, tokens, key, hashes, copied=not self.recurrent)
         return key
 
-    def _insert(self, request: str, block: int, column: int, tokens: int, key: bytes, copied: bool = True) -> None:
+    def _insert(
+        self,
+        request: str,
+        block: int,
+        column: int,
+        tokens: int,
+        key: bytes,
+        hashes: Sequence[bytes],
+        copied: bool = True,
+    ) -> None:
+        """Publish a block; ``hashes``: those of the prefixes up to its own, at least."""
         if not self.pool.insert(self.group, key, block, tokens):
             return
+        if self.pool.chains is not None and self.recurrent:
+            self.pool.chains.insert(self.group, key, block, hashes[: tokens // self.unit - 1])
         ledger = self.ledger
         if ledger.traces:
             ledger.journal.append((request, (self.group, key, block)))
@@ -376,8 +388,10 @@ class RecurrentCache(StateCache):
         assert table.partial is not None
         column, source = table.partial
         pool = self.pool
+        chains = pool.chains
+        before = {key: chains.before(self.group, key, source) for key in pool.keys(source)} if chains else {}
         for key, tokens in pool.remove(source, Withdrawal.MOVE) if self.tail_copy.moves_claims else ():
-            self._insert(request, copy, column, tokens, key)
+            self._insert(request, copy, column, tokens, key, before.get(key, ()))
         pool.touch((source,))
         self.copies.append(CopyOnWrite(request, self.group, source, copy))
         moved = pool.primary[copy]
@@ -412,7 +426,7 @@ class RecurrentCache(StateCache):
             return
         key = hashes[node // self.unit - 1]
         if self.pool.find(self.group, key) is None:
-            self._insert(request, block, column, node, key)
+            self._insert(request, block, column, node, key, hashes)
             self.published_now.add(key)
 
     def publish_checkpoint(self, request: str, table: Table, hashes: list[bytes], kept: bool) -> None:
@@ -430,5 +444,5 @@ class RecurrentCache(StateCache):
             return
         pool.remove(block, Withdrawal.REKEY)
         key = hashes[offset // self.unit - 1]
-        self._insert(request, block, column, offset, key)
+        self._insert(request, block, column, offset, key, hashes)
         self.published_now.add(key)

@@ -25,8 +25,9 @@ class Publishing:
         self.enabled = options.enable_prefix_caching
         self.rewritten = max(options.speculative.prefill_lookahead - 1, 0)
         """Tokens before a chunk's end that the drafter may write again (multi-module MTP)."""
-        self.interval = self.rules.retention.interval(options.prefix_cache_retention_interval)
-        """Tokens between states that stay published; None: all do."""
+        retention = self.rules.retention
+        self.intervals = [retention.interval(options.interval_of(i)) for i in range(len(options.groups))]
+        """Tokens between what stays published of each group; None: all of it does."""
         self.replay_drops = guard.replay_drops(options)
         """Blocks that are kept for a repeat of the prompt lie a block lower."""
         self.exact_junctions = (
@@ -99,9 +100,9 @@ class Publishing:
             export = Export(
                 prompt_end=offset == self.checkpoint_position(request.num_prompt),
                 junction=offset == request.junction,
-                on_grid=offset % block == 0 and on_grid(offset, block, self.interval),
+                on_grid=offset % block == 0 and on_grid(offset, block, self.intervals[manager.group]),
                 prompt_done=tokens >= request.num_prompt,
-                interval=self.interval,
+                interval=self.intervals[manager.group],
             )
             wanted = self.rules.checkpoint.publishes(export)
             manager.publish_checkpoint(request.id, table, hashes, wanted and offset <= hashed)
@@ -164,10 +165,12 @@ class Publishing:
 
     def _kept_states(self, request: CacheRequest, manager: RecurrentCache | AllModeCache) -> Kept | None:
         """Return which block ends of a recurrent group stay published, whatever its mode; None: all."""
-        interval, block = self.interval, manager.block_size
+        interval, block = self.intervals[manager.group], manager.block_size
         if interval is None:
             return None
-        reachable = floored(self._hits(request, manager), self.layout.geometry.alignment, block)
+        layout = self.layout
+        unit = layout.scheduler_block if self.rules.retention.whole_blocks else layout.geometry.alignment
+        reachable = floored(self._hits(request, manager), unit, block)
         return lambda end: on_grid(end, block, interval) or end in reachable
 
     def _kept_rows(self, request: CacheRequest, manager: WindowCache) -> Kept | None:
@@ -176,9 +179,10 @@ class Publishing:
         if window.dense:
             return None
         alignment = self.layout.geometry.alignment if window.fine else self.layout.scheduler_block
-        if self.interval is None:
+        interval = self.intervals[manager.group]
+        if interval is None:
             return row.before_each(alignment // row.size)
-        on_row = row.before_each(self.interval // row.size)
+        on_row = row.before_each(interval // row.size)
         if on_row is None:
             return None
         needed = {end for hit in self._hits(request, manager) for end in row.before(hit // alignment * alignment)}

@@ -269,6 +269,23 @@ DEPARTURES = (
         how=How.DECIDES,
     ),
     Departure(
+        "async_scheduling",
+        lambda options, rules: options.async_scheduling is True and options.speculative.num_speculative_tokens > 0,
+        "vLLM 0.26 drops as many outputs of a request that a reset puts back (`reset_running_requests`) as tokens were "
+        "expected, drafts included, and hashes the others as if nothing were missing; here hashes name the tokens that "
+        "were sampled",
+        until="vllm-0.26.0",
+        how=How.DECIDES,
+    ),
+    Departure(
+        "max_concurrent_batches",
+        lambda options, rules: options.async_scheduling is True and options.batch_queue > 2,
+        "vLLM 0.26 counts what comes late of a preempted request as any other output, also when it runs again, and "
+        "then takes tokens twice; here hashes name each token once",
+        until="vllm-0.26.0",
+        how=How.DECIDES,
+    ),
+    Departure(
         "offload.blocks",
         lambda options, rules: options.offload.blocks > 0,
         "a release loads and stores beside its steps, and a request waits for what it loads; "

@@ -17,7 +17,7 @@ VLLM_0_26_0: dict[str, str] = {
     "checkpoint": "none",
     "junction": "block-floored",
     "snapshots": "not-kept",
-    "retention": "dense",
+    "retention": "interval-in-whole-blocks",
     "publish": "at-schedule",
     "started": "when-given-a-block",
     "threshold": "always",
@@ -152,7 +152,7 @@ CHANGES: dict[str, str] = {
         "cannot be hit inside a block takes such hits from all."
     ),
     "vllm-0.29.0": (
-        "Placeholders that the split clips are dropped; prefill checkpoints, retention intervals, a module for "
+        "Placeholders that the split clips are dropped; prefill checkpoints, a module for "
         "each draft; hits inside a block ask the groups that take part in prefix caching, under context "
         "parallelism too; attention groups with different blocks are all cut to the hit; a window keeps a row "
         "before each end that such a hit may have; hybrids run on model runner v2, which keeps the accepted count of a "

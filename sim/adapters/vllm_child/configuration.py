@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import typing
 
 from objects import FORMERLY, Strange, Unsupported, attribute, bare, call, call_like, has_field, refusing
@@ -38,6 +39,7 @@ class Configuration:
         self._validate(config)
         block, unit = self._sizes(utils, cache, config)
         self._partial_hits(self.wanted["partial_hits"])
+        self._retention()
         with refusing("engine"):
             # The asynchronous one takes the same arguments, and does not name them.
             scheduler = call_like(
@@ -57,6 +59,13 @@ class Configuration:
         self._encoder(scheduler)
         self.hold(scheduler)
         return scheduler, self._hasher(utils, config, unit)
+
+    def _retention(self):
+        """Set the variable from which a release without the option takes it."""
+        interval = self.wanted["prefix_cache_retention_interval"]
+        os.environ.pop("VLLM_PREFIX_CACHE_RETENTION_INTERVAL", None)
+        if interval is not None:
+            os.environ["VLLM_PREFIX_CACHE_RETENTION_INTERVAL"] = str(interval)
 
     def _drafts_in_a_pipeline(self, scheduler, config):
         """Say that a server hands drafts over otherwise, and refuse those that count no token then."""

@@ -117,6 +117,9 @@ def test_every_engine_key_arrives(written: Any) -> None:
   preset: vllm-0.33.0
   rules: {grid: recurrent-group}
   num_blocks: 77
+  num_state_blocks: 66
+  group_times_to_live: {gdn: 5}
+  group_retention_intervals: {gdn: 0}
   max_num_batched_tokens: 1000
   max_num_seqs: 5
   max_concurrent_batches: 3
@@ -172,7 +175,6 @@ def test_every_engine_key_arrives(written: Any) -> None:
     ("key", "option", "having"),
     [
         ("num_prefill_checkpoint_blocks", "num_prefill_checkpoint_blocks: 1", SINCE_29),
-        ("prefix_cache_retention_interval", "prefix_cache_retention_interval: 0", SINCE_29),
         ("shared_prefix_checkpoint", "shared_prefix_checkpoint: true", SINCE_32),
         ("speculative.multi_module", "speculative: {method: mtp, multi_module: true}", SINCE_29),
         ("speculative.block_drop", "speculative: {block_drop: false}", SINCE_32),
