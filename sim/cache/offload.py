@@ -31,7 +31,7 @@ class Offloading:
         """The drafter's own attention groups."""
         self._recurrent = bool(options.recurrent)
         self._connected = self.tier is not None or options.kv_consumer
-        """A connector is configured: the options say so, there is a tier, or a request with external tokens has come."""
+        """A connector is configured: by the options, for a tier, or since a request with external tokens has come."""
 
     def expect(self, external_tokens: int) -> None:
         self._connected |= external_tokens > 0

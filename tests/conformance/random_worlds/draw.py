@@ -64,7 +64,7 @@ class _Drawing:
         method, drafts = self.one([*METHODS, *LOOK_AHEAD_METHODS]), self.one([1, 1, 2, 2, 3, 3, 4, 6, 8])
         ahead = method in LOOK_AHEAD_METHODS
         # A suffix drafter is always asked for K.
-        ranges = self.ranges(drafts) if method != "suffix" and self.chance(0.1) else None
+        ranges = self.ranges(drafts) if method != "suffix" and self.chance(0.13) else None
         return Speculative(
             method,
             drafts,
