@@ -55,6 +55,9 @@ class Outcomes:
                 if listener is None:
                     continue
                 request = listener
+            elif request.gone:
+                # Taken away while its step ran.
+                continue
             else:
                 request.computed = row.end
             heard.append((row, request))

@@ -141,6 +141,10 @@ def _parallel_connector(options: Options, rules: Mapping[str, str]) -> bool:
     return _parallel(options, rules) and apart and bool(options.recurrent) and bool(options.attention)
 
 
+def _counts_late(options: Options, rules: Mapping[str, str]) -> bool:
+    return options.async_scheduling is True and rules["stale_output"] == "counted"
+
+
 def _no_budget(options: Options, rules: Mapping[str, str]) -> bool:
     s = options.speculative
     if not s.num_speculative_tokens:
@@ -270,7 +274,7 @@ DEPARTURES = (
     ),
     Departure(
         "async_scheduling",
-        lambda options, rules: options.async_scheduling is True and options.speculative.num_speculative_tokens > 0,
+        lambda options, rules: _counts_late(options, rules) and options.speculative.num_speculative_tokens > 0,
         "vLLM 0.26 drops as many outputs of a request that a reset puts back (`reset_running_requests`) as tokens were "
         "expected, drafts included, and hashes the others as if nothing were missing; here hashes name the tokens that "
         "were sampled",
@@ -279,7 +283,7 @@ DEPARTURES = (
     ),
     Departure(
         "max_concurrent_batches",
-        lambda options, rules: options.async_scheduling is True and options.batch_queue > 2,
+        lambda options, rules: _counts_late(options, rules) and options.batch_queue > 2,
         "vLLM 0.26 counts what comes late of a preempted request as any other output, also when it runs again, and "
         "then takes tokens twice; here hashes name each token once",
         until="vllm-0.26.0",

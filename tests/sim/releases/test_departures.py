@@ -122,6 +122,14 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"groups": (STATES,), **PARALLEL, "preset": "vllm-0.29.0"},
     ),
     "releases to vLLM 0.27 look attention up": ({**EXTERNAL, **PARALLEL}, PARALLEL),
+    "vLLM 0.26 drops as many outputs": (
+        {"async_scheduling": True, "speculative": Speculative("mtp", 1)},
+        {"async_scheduling": True, "speculative": Speculative("mtp", 1), "preset": "vllm-0.27.0"},
+    ),
+    "vLLM 0.26 counts what comes late": (
+        {"async_scheduling": True, "max_concurrent_batches": 3},
+        {"async_scheduling": True, "max_concurrent_batches": 2},
+    ),
     "a release loads and stores beside its steps": ({"offload": Offload(8)}, {}),
     "any release counts a block too few": (EXTERNAL, {}),
     "with a connector a server of vLLM 0.33": (
