@@ -268,7 +268,7 @@ DEPARTURES = (
         _parallel_connector,
         "releases to vLLM 0.27 look attention up in the blocks of one rank for a connector, and find nothing or too "
         "little",
-        until="vllm-0.27.0",
+        until="vllm-0.27.1",
         asked=_brought,
         how=How.DECIDES,
     ),
