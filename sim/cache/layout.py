@@ -140,11 +140,13 @@ def _all_mode(place: Place, group: Group, options: Options, rules: CacheRules) -
 
 
 def _window(place: Place, group: Group, options: Options, rules: CacheRules) -> Manager:
+    # Rows that steps in flight may read are kept until they have run.
+    in_flight = options.batch_queue * options.max_num_batched_tokens
     return WindowCache(
         place,
         window=group.sliding_window,
         row=rules.window_publishing.row(place.block_size, group.sliding_window, place.drops),
-        most_tokens=min(group.sliding_window - 1 + options.max_num_batched_tokens, options.max_model_len),
+        most_tokens=min(group.sliding_window - 1 + in_flight, options.max_model_len),
     )
 
 

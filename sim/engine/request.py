@@ -225,7 +225,6 @@ class Request:
         self.computed = 0
         self.prefilling = True
         self.drafts = 0
-        self.eligible = 0
         self.order = -1
         self.worker = self.worker.emptied(told)
 

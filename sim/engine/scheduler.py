@@ -286,7 +286,7 @@ class Scheduler:
             if left <= 0:
                 break
             position += 1
-            if request.in_flight and self.in_flight.rests(request, index):
+            if self.asynchronous and self.in_flight.rests(request, index):
                 continue
             count, why = self._running_tokens(request, left)
             if count <= 0 and request.in_flight and why == "decode":

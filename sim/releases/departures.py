@@ -107,6 +107,11 @@ def _padding_cut(options: Options, rules: Mapping[str, str]) -> bool:
     return cut and not (split and options.enable_prefix_caching)
 
 
+def _padding_taken_off(options: Options, rules: Mapping[str, str]) -> bool:
+    cut = 0 < options.long_prefill_token_threshold <= options.speculative.num_speculative_tokens
+    return cut and rules["padding"] == "kept"
+
+
 def _past_hashes(options: Options, rules: Mapping[str, str]) -> bool:
     cached = [group for group in options.groups if group.prefix_cacheable]
     windows = any(group.sliding_window for group in cached)
@@ -232,6 +237,13 @@ DEPARTURES = (
         "unless chunks are split at recurrent blocks; they want room for what is left of them",
         since="vllm-0.29.0",
         how=How.DECIDES,
+    ),
+    Departure(
+        "long_prefill_token_threshold",
+        _padding_taken_off,
+        "releases to vLLM 0.28 cut the placeholders of a request that is padded, and take all of them off the tokens "
+        "that it has computed: of a short prompt less than none are left",
+        until="vllm-0.28.0",
     ),
     Departure(
         "max_num_batched_tokens",

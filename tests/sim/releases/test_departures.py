@@ -105,6 +105,10 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         },
         {"preset": "vllm-0.29.0", "long_prefill_token_threshold": 3, "speculative": Speculative("mtp", 3)},
     ),
+    "releases to vLLM 0.28 cut the placeholders": (
+        {"long_prefill_token_threshold": 3, "speculative": Speculative("mtp", 3)},
+        {"long_prefill_token_threshold": 3, "speculative": Speculative("mtp", 2)},
+    ),
     "releases refuse one that leaves no token": (
         {"max_num_batched_tokens": 64, "max_num_seqs": 32, "speculative": Speculative("ngram", 2, draft_slots=2)},
         {"max_num_batched_tokens": 65, "max_num_seqs": 32, "speculative": Speculative("ngram", 2, draft_slots=2)},
