@@ -21,7 +21,7 @@ from stateat.oracle.reads import Reads
 from stateat.oracle.slots import UNHEARD, UNKNOWN, Content
 from stateat.oracle.states import DigestFamily, StateFamily
 from stateat.oracle.states.numeric import Numeric
-from stateat.sim.events import NULL, CopyKind, Finding, Group, Observer, Write
+from stateat.sim.events import NULL, CopyKind, Finding, Group, Observer, Withdrawal, Write
 from stateat.sim.tokens import Segments, Spans
 
 
@@ -47,6 +47,8 @@ class Auditor(Observer):
         """The slots that are stored at the end of this step."""
         self._hands_out = False
         """True once the run has told which slots requests are given; a log need not."""
+        self._placed = -1
+        """The slot of a placement whose claim is still to come."""
         self._outcome = False
         """True once an outcome has been told in this step, behind what ran."""
         self._prefilled: list[str] = []
@@ -166,6 +168,14 @@ class Auditor(Observer):
             self.lockstep.fetch((group, key), slot)
         self.lineage.loaded(stored.finding, request)
 
+    def place(self, request: str, group: int, slot: int, offset: int) -> None:
+        self.ownership.place(request, group, slot)
+        write = Write(self.now.index, request, 0, offset, "place")
+        self._put(slot, Content(self.evidence.state_at(request, offset), offset, write, request))
+        if self.lockstep is not None and (tokens := self.evidence.tokens(request)) is not None:
+            self.lockstep.load(slot, tokens, offset)
+        self._placed = slot
+
     def claim(self, group: int, slot: int, request: str, column: int, offset: int, hash: bytes) -> None:
         if self._outcome:
             # What is published once an outcome is known comes after the prefills that ended in this step.
@@ -174,9 +184,15 @@ class Auditor(Observer):
             # A slot that only a copy is to fill is told of with its claim.
             self.slots.expect(slot)
         self.claims.claim(group, slot, request, column, offset, hash)
+        if slot == self._placed:
+            # The first decision of the step finds it.
+            self._placed = -1
+            self.claims.decided()
 
     def unclaim(self, group: int, slot: int, hash: bytes, why: str) -> None:
         self.claims.unclaim(group, slot, hash)
+        if why == Withdrawal.ASKED:
+            self.claims.decided()
 
     def allocate(self, request: str, group: int, column: int, slots: Sequence[int]) -> None:
         self.ownership.allocate(request, group, slots)

@@ -52,7 +52,7 @@ class Claims:
     def claim(self, group: int, slot: int, request: str, column: int, offset: int, hash: bytes) -> None:
         """Record that a slot is published as a state of this request's prefix."""
         evidence = self.evidence
-        truth = evidence.family.state_at(evidence.requests[request].tokens, offset)
+        truth = evidence.state_at(request, offset)
         claim = Claimed(group, request, column, offset, truth, evidence.now.index, evidence.counts.claims)
         self.by_slot.setdefault(slot, {})[hash] = claim
         self._named.setdefault((group, hash), {})[slot] = truth

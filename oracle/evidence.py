@@ -79,6 +79,13 @@ class Evidence:
         again = self._past.get(request)
         return None if again is None else again()
 
+    def state_at(self, request: str, offset: int) -> Any:
+        """The true state behind ``offset`` tokens of a request, which may have ended."""
+        tokens = self.tokens(request)
+        if tokens is None:
+            raise KeyError(request)
+        return self.family.state_at(tokens, offset)
+
     # What slots hold.
 
     def holds(self, slot: int, truth: Any) -> bool:

@@ -66,7 +66,9 @@ class Ownership:
         """State blocks of each group that a request may hold (I16)."""
         self.late = decided_ahead(options) > 0 and any(group.sliding_window for group in groups)
         """True if attention's blocks are told after they may have been handed on: with a window, steps in flight."""
-        self.serves = options.get("prefix_cache_retention_interval") is not None
+        own: Mapping[str, int | None] = options.get("group_retention_intervals", {})
+        intervals = [options.get("prefix_cache_retention_interval"), *own.values()]
+        self.serves = any(interval is not None for interval in intervals)
         """True if only what a resend needs stays published, so that a claimed slot is pinned rather than left over."""
         self.committed = -1
         """The last step that has committed."""
@@ -102,6 +104,10 @@ class Ownership:
         self._check_owner(request, group, slot, "is loaded for")
         self._hold(request, group, slot)
         self._loaded[slot] = self.now.index
+
+    def place(self, request: str, group: int, slot: int) -> None:
+        """A state of this request's tokens is put into a slot, which nobody may use."""
+        self._check_owner("", group, slot, "is placed for")
 
     def allocate(self, request: str, group: int, slots: Iterable[int]) -> None:
         """Slots handed out; attention's groups have no holders of their own."""
@@ -218,7 +224,9 @@ class Ownership:
             if claim.offset != offset or claim.request == request:
                 continue
             write = None if content is None else content.write
-            if write is not None and write.step > self.committed and write.request != request:
+            # What is placed from outside is there at once.
+            stepped = write is not None and write.kind != "place" and write.request != request
+            if write is not None and stepped and write.step > self.committed:
                 step = write.step
             elif claim.step > self.committed and not self.holds(slot, claim):
                 step = claim.step

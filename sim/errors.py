@@ -30,6 +30,10 @@ class MissingError(InputError):
     """Something that good input needs (a package, a trace) is not here; the message says what would bring it."""
 
 
+class ChangeError(InputError):
+    """State that a scenario evicts or places by name, and that is not there, or cannot be placed, when it is time."""
+
+
 class PolicyError(StateatError):
     """Rule of a user that broke its contract (more tokens than offered, fewer than none) or raised."""
 

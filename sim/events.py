@@ -120,8 +120,10 @@ class Withdrawal(_Word):
     REKEY = "rekey", "it is to hold, or to stand for, another state"
     MOVE = "move", "a copy takes its place"
     TRANSIENT = "transient", "what it holds is kept under no hash"
+    EXPIRE = "expire", "nobody used it for as long as it may live"
     RESET = "reset", "the prefix cache is emptied"
     ABORT = "abort", "the step that was to make it true does not run"
+    ASKED = "asked", "the scenario evicts it by name"
 
 
 class CopyKind(_Word):
@@ -278,6 +280,12 @@ class Observer:
         Under the request's own id a connector brings its state@offset. Of any other key nothing is known.
         """
 
+    def place(self, request: str, group: int, slot: int, offset: int) -> None:
+        """Placement from outside: state@offset of this request's tokens is put into a slot that nobody uses.
+
+        The request has come, and may have ended. A ``claim`` follows.
+        """
+
     def claim(self, group: int, slot: int, request: str, column: int, offset: int, hash: bytes) -> None:
         """Claim, by publishing a slot under ``hash``: it holds state@offset of this request's prefix."""
 
@@ -401,7 +409,7 @@ class Write:
     start: int
     end: int
     kind: str
-    """``chunk``, ``cow``, ``pre``, ``post``, ``load``, or ``null`` for the null block, which nobody wrote."""
+    """``chunk``, ``cow``, ``pre``, ``post``, ``load``, ``place``, or ``null`` (the null block, which nobody wrote)."""
 
 
 GRAVE = tuple(severity for severity in Severity if severity.grave)

@@ -14,6 +14,7 @@ from stateat.sim.schema import (
     MAX_BLOCK_SIZE,
     MAX_NUM_BLOCKS,
     MAX_STEP_TOKENS,
+    MAX_TIME,
     BlockSize,
     Count,
     Drafts,
@@ -42,6 +43,12 @@ def spread(group: Group) -> bool:
     return not group.recurrent and group.prefix_cacheable and not group.sliding_window
 
 
+GroupInterval = Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] | None
+"""Tokens between what is retained of a group; None: all of it is."""
+TimeToLive = Annotated[int, Field(ge=1, le=MAX_TIME)]
+"""Microseconds, or steps under ``clock: steps``."""
+
+
 @dataclass(frozen=True, slots=True)
 class GroupOptions(Group, StrictRecord):
     """A KV cache group, layers that share block tables, as a file writes it: with the block of one rank."""
@@ -56,7 +63,7 @@ class GroupOptions(Group, StrictRecord):
     """Look-ahead drafters use the group: then a drop applies to it; if no group says so, the drop applies to
     all. An exact junction (`shared_prefix_checkpoint`) needs a group that says so, or a drop."""
     mamba_cache_mode: Literal["align", "all"] = "align"
-    """States that a chunk leaves; `align`: the one at its end; `all`: those at every boundary too, to 0.29.
+    """States that a chunk leaves; `align`: the one at its end; `all`: those at every boundary too, to 0.31.
     Neither the split nor hits finer than a block know a group in `all` mode."""
     sliding_window: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] = 0
     """Tokens that full attention reaches back to; 0: all of them. Windows are looked up in whole blocks (rule
@@ -104,7 +111,7 @@ class Speculative(StrictRecord):
     0.29."""
     block_drop: bool = True
     """Look-ahead drafters give up the last block (or hash unit) of a hit, or hashes look ahead in their stead; an
-    option since 0.32."""
+    option since 0.30."""
     hash_lookahead: bool = True
     """Hashes cover the tokens behind their block, so that a look-ahead drafter gives up no block of a hit;
     an option of 0.33, without effect before."""
@@ -180,6 +187,9 @@ class Options(StrictRecord):
     """The KV cache groups, at least one."""
     num_blocks: Annotated[int, Field(ge=1, le=MAX_NUM_BLOCKS)] = 10_000
     """Blocks in the pool that all groups share, the null block among them."""
+    num_state_blocks: Annotated[int, Field(ge=0, le=MAX_NUM_BLOCKS)] = 0
+    """Blocks of a pool apart for recurrent groups (SGLang's mamba pool), which number on from `num_blocks`; 0: they
+    are in the one pool, as in all releases. `watermark` holds for each pool."""
     max_num_batched_tokens: Length = 8192
     """Token budget of a step."""
     max_num_seqs: Count = 128
@@ -220,9 +230,18 @@ class Options(StrictRecord):
     reserves without asking it, and its kernel's is 16."""
     prefix_cache_retention_interval: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] | None = None
     """Tokens between positions where recurrent states and rows of a sliding window stay published, beside those
-    that a resend needs; 0: only those; none: all; since 0.29; 0 or none where there is neither."""
+    that a resend needs; 0: only those; none: all; 0 or none where there is neither. To 0.28 a server takes it from
+    VLLM_PREFIX_CACHE_RETENTION_INTERVAL; since 0.29 its default is 0 (vLLM PR 52216)."""
+    group_retention_intervals: dict[str, GroupInterval] = field(default_factory=dict)
+    """The same by the name of a group, for groups of states or with a window that differ from it; no release has
+    it."""
+    group_times_to_live: dict[str, TimeToLive] = field(default_factory=dict)
+    """Times by the name of a group: what is published of it, and has not been used for so long (microseconds, or
+    steps under `clock: steps`), is withdrawn before the next step. While a request uses it, it lives. No release has
+    it."""
     shared_prefix_checkpoint: bool = False
-    """Chunks stop exactly where a prefix is known to be shared, inside a block too; since 0.32."""
+    """Chunks stop exactly where a prefix is known to be shared, inside a block too; since 0.30, which
+    calls it `enable_mamba_fine_grained_prefix_cache`."""
     encoder_cache_size: Annotated[int, Field(ge=0, le=MAX_STEP_TOKENS)] | None = None
     """Embeddings of encoded items (images) that are kept; `max_num_batched_tokens` by default. vLLM raises it to
     the model's largest item."""
@@ -292,6 +311,10 @@ class Options(StrictRecord):
     def scheduler_block_size(self) -> int:
         """The granularity of hits when they are not finer than a block."""
         return lcm(*(g.block_size for g in self.groups if g.prefix_cacheable))
+
+    def interval_of(self, group: int) -> int | None:
+        """Return the retention interval that is asked of a group."""
+        return self.group_retention_intervals.get(self.groups[group].name, self.prefix_cache_retention_interval)
 
     def over_ranks(self) -> Options:
         """Return the options as the engine takes them from a file: groups with the blocks of all ranks together."""

@@ -17,7 +17,7 @@ from stateat.sim.run.result import Outcome
 from stateat.sim.run.simulate import drive
 from stateat.sim.workload import Arrival
 
-WITH_ALL_MODE = [name for name, values in presets.PRESETS.items() if values["state_writes"] == "align-and-all"]
+WITH_ALL_MODE = [name for name, values in presets.PRESETS.items() if values["state_writes"] != "align"]
 FIRST = settings(max_examples=5000, derandomize=True, database=None, phases=[Phase.generate])
 
 

@@ -547,6 +547,7 @@ def test_the_lines_of_events_are_those_of_real_logs(tmp_path: Path) -> None:
             "scenarios/seeds/s21-offload-cost.yaml",
             "docs/examples/events.yaml",
             "scenarios/field/aborted-writer.yaml",
+            "scenarios/field/groups-with-different-states.yaml",
         )
     ):
         status, printed = run(f"stateat replay {file} --log build/{i}.jsonl", tmp_path)

@@ -36,7 +36,7 @@ class Coherence(Outcomes):
         self._check(num_speculative_tokens >= 0, "run.num_speculative_tokens", num_speculative_tokens, "0 or more")
         for key, found, allowed in faults_of_groups(groups, options):
             self._check(False, f"run.groups{key}", found, allowed)
-        self.num_blocks = options.get("num_blocks")
+        self.num_blocks = options.get("num_blocks") and options["num_blocks"] + options.get("num_state_blocks", 0)
         self.depth = 1 + decided_ahead(options)
         self.lag = in_flight(options) - decided_ahead(options)
         self.cap = options["max_num_batched_tokens"]
@@ -296,6 +296,15 @@ class Coherence(Outcomes):
                 self._lacks("allocate", "release.slots", slot, f"a slot that {request} holds")
             life.released.add((group, slot))
 
+    def place(self, request: str, group: int, slot: int, offset: int) -> None:
+        self._within("place")
+        life = self._life("place", request, *ANY)
+        self._group("place", group)
+        self._slot("place.slot", slot)
+        self._check(0 < offset <= life.prompt, "place.offset", offset, f"1 to {life.prompt}, its prompt")
+        self._known.setdefault(slot, self._step)
+        self._placed.add((group, slot))
+
     def claim(self, group: int, slot: int, request: str, column: int, offset: int, hash: bytes) -> None:
         self._within("claim")
         life = self._life("claim", request, *ANY)
@@ -310,16 +319,11 @@ class Coherence(Outcomes):
         other = next(iter(slots.values()), offset)
         self._check(offset == other, "claim.offset", offset, f"{other}, as of the same hash")
         claims[hash] = slots[slot] = offset
-        placed = life.tables.get(group, {}).get(column) == slot or (group, slot) in life.copies
+        placed = life.tables.get(group, {}).get(column) == slot or (group, slot) in life.copies | self._placed
         if life.state != "gone" and not placed:
             # The column's block, or a copy of it that this step is to make.
             error = self._impossible("claim.slot", slot, f"the one that {request} has in column {column}")
             self._unplaced.setdefault(slot, (self._step, column, error))
-
-    def _place(self, slot: int, column: int) -> None:
-        """A slot is in a table now."""
-        if slot in self._unplaced and self._unplaced[slot][1] == column:
-            del self._unplaced[slot]
 
     def unclaim(self, group: int, slot: int, hash: bytes, why: str) -> None:
         self._within("unclaim")

@@ -130,6 +130,8 @@ class Heard(Observer):
         """Tokens that a step may have."""
         self._lives: dict[str, Life] = {}
         self._indices: set[int] = set()
+        self._placed: set[tuple[int, int]] = set()
+        """(group, slot) that was placed from outside: no request has it in a column."""
         self._told: dict[str, None] = {}
         """Optional events that this log has."""
         self._lacking: dict[str, Impossible] = {}
@@ -197,6 +199,11 @@ class Heard(Observer):
         if kind in self._told:
             raise error
         self._lacking.setdefault(kind, error)
+
+    def _place(self, slot: int, column: int) -> None:
+        """A slot is in a table now."""
+        if slot in self._unplaced and self._unplaced[slot][1] == column:
+            del self._unplaced[slot]
 
     # Names that an event gives.
 

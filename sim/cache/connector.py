@@ -138,8 +138,10 @@ CONNECTOR: Rule[Connector] = Rule(
         ),
     },
     When(
-        "with an offload tier, or a request that has `external` tokens",
-        lambda options, requests: options.offload.blocks > 0 or any(r.external for r in requests),
+        "with an offload tier, `kv_consumer`, or a request that has `external` tokens",
+        lambda options, requests: (
+            options.offload.blocks > 0 or options.kv_consumer or any(r.external for r in requests)
+        ),
     ),
 )
 

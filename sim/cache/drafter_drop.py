@@ -36,7 +36,7 @@ class DrafterDrop:
     past_the_end: bool = False
     """The lookup may match a block past the last token but one, and drop it (0.32)."""
     flags_drop: bool = False
-    """A group that is flagged for the drafter drops even when that is turned off (0.32)."""
+    """A group that is flagged for the drafter drops even when that is turned off (0.30)."""
     hashes_ahead: bool = False
     """Hashes cover the tokens behind their block in its stead (0.33)."""
     spares_infill: bool = False
@@ -107,10 +107,15 @@ DRAFTER_DROP: Rule[DrafterDrop] = Rule(
             "vLLM to 0.29",
             lacks=_always_drops,
         ),
+        "drop-optional": Value(
+            DrafterDrop(drops=True, optional=True, flags_drop=True),
+            "As `drop`; `speculative.block_drop: false` turns it off, but not in the lookup of a group with "
+            "`eagle: true`.",
+            "vLLM 0.30",
+        ),
         "drop-at-hashed": Value(
             DrafterDrop(drops=True, optional=True, past_the_end=True, flags_drop=True),
-            "As `drop`; what is dropped may lie past the last token but one, unless a group is alone; "
-            "`speculative.block_drop: false` turns the drop off, but not in the lookup of a group with `eagle: true`.",
+            "As `drop-optional`; what is dropped may lie past the last token but one, unless a group is alone.",
             "vLLM 0.32",
         ),
         "look-ahead-hash": Value(

@@ -6,13 +6,14 @@ A recurrent table (align mode) has a state only in some of its columns: those wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from stateat.sim.cache.ledger import FullBlock, Ledger
 from stateat.sim.cache.pool import BlockPool
 from stateat.sim.cache.skipped_states import KeepsServed, SkippedStates
 from stateat.sim.events import NULL, Withdrawal
+from stateat.sim.rules.state_blocks import Need, the_most
 from stateat.sim.rules.tail_copy import TailCopy
 
 
@@ -151,7 +152,7 @@ class GroupCache:
             key = hashes[(column + 1) * scale - 1]
             if primary[block] is not None:
                 self.pool.remove(block, Withdrawal.REKEY)
-            self._insert(request, block, column, end, key)
+            self._insert(request, block, column, end, key, hashes)
             published.append(key)
         table.cached = max(table.cached, full)
         if published and self.recurrent:
@@ -168,12 +169,24 @@ class GroupCache:
         known = pool.primary[block] == key or pool.holds(self.group, key, block)
         if not known and pool.primary[block] is not None and pool.primary_tokens[block] < tokens:
             pool.remove(block, Withdrawal.REKEY)
-        self._insert(request, block, column, tokens, key, copied=not self.recurrent)
+        self._insert(request, block, column, tokens, key, hashes, copied=not self.recurrent)
         return key
 
-    def _insert(self, request: str, block: int, column: int, tokens: int, key: bytes, copied: bool = True) -> None:
+    def _insert(
+        self,
+        request: str,
+        block: int,
+        column: int,
+        tokens: int,
+        key: bytes,
+        hashes: Sequence[bytes],
+        copied: bool = True,
+    ) -> None:
+        """Publish a block; ``hashes``: those of the prefixes up to its own, at least."""
         if not self.pool.insert(self.group, key, block, tokens):
             return
+        if self.pool.chains is not None and self.recurrent:
+            self.pool.chains.insert(self.group, key, block, hashes[: tokens // self.unit - 1])
         ledger = self.ledger
         if ledger.traces:
             ledger.journal.append((request, (self.group, key, block)))
@@ -270,6 +283,8 @@ class RecurrentCache(StateCache):
         retire: SkippedStates,
         eager: bool = False,
         claims_scratch: bool = False,
+        parks_scratch: bool = False,
+        need: Callable[[Need], int] = the_most,
         tail_copy: TailCopy | None = None,
     ) -> None:
         super().__init__(place, spare_blocks=spare_blocks, retire=retire)
@@ -279,6 +294,10 @@ class RecurrentCache(StateCache):
         """A request counts as started once it is scheduled; else once it was given a block."""
         self.claims_scratch = claims_scratch
         """A checkpoint may take the column of a speculative block."""
+        self.parks_scratch = parks_scratch
+        """Speculative blocks stay in their columns in a step that exports a checkpoint."""
+        self.need = need
+        """Blocks that a chunk asks for."""
 
     def room_for_checkpoint(self, table: Table, end: int) -> int:
         """Return the column into which a chunk that ends at ``end`` tokens could export a state; -1: none."""
@@ -296,8 +315,8 @@ class RecurrentCache(StateCache):
         if partial:
             new = max(new, 0) + 1
         if new > 0:
-            cap = 1 + partial + checkpoint + (0 if table.started else self.spare)
-            new = min(new, cap) if self.claims_scratch else cap
+            most = 1 + partial + checkpoint + (0 if table.started else self.spare)
+            new = self.need(Need(new, most, table.started, self.spare, checkpoint))
         return new + self.evictable(hit)
 
     def retire(self, table: Table, computed: int) -> list[int]:
@@ -345,7 +364,7 @@ class RecurrentCache(StateCache):
         running = required - spare - 1
         if before < running:
             blocks.extend([NULL] * (running - checkpoint - before))
-        if table.started:
+        if table.started and not (checkpoint and self.parks_scratch):
             for column in range(before - spare, min(before, running - (checkpoint and self.claims_scratch))):
                 blocks.append(blocks[column])
                 blocks[column] = NULL
@@ -369,8 +388,10 @@ class RecurrentCache(StateCache):
         assert table.partial is not None
         column, source = table.partial
         pool = self.pool
+        chains = pool.chains
+        before = {key: chains.before(self.group, key, source) for key in pool.keys(source)} if chains else {}
         for key, tokens in pool.remove(source, Withdrawal.MOVE) if self.tail_copy.moves_claims else ():
-            self._insert(request, copy, column, tokens, key)
+            self._insert(request, copy, column, tokens, key, before.get(key, ()))
         pool.touch((source,))
         self.copies.append(CopyOnWrite(request, self.group, source, copy))
         moved = pool.primary[copy]
@@ -405,7 +426,7 @@ class RecurrentCache(StateCache):
             return
         key = hashes[node // self.unit - 1]
         if self.pool.find(self.group, key) is None:
-            self._insert(request, block, column, node, key)
+            self._insert(request, block, column, node, key, hashes)
             self.published_now.add(key)
 
     def publish_checkpoint(self, request: str, table: Table, hashes: list[bytes], kept: bool) -> None:
@@ -423,5 +444,5 @@ class RecurrentCache(StateCache):
             return
         pool.remove(block, Withdrawal.REKEY)
         key = hashes[offset // self.unit - 1]
-        self._insert(request, block, column, offset, key)
+        self._insert(request, block, column, offset, key, hashes)
         self.published_now.add(key)

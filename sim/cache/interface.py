@@ -92,8 +92,9 @@ class Cache(Protocol):
 
     # A step.
 
-    def new_step(self) -> None:
-        """Forget what the step before was given and published."""
+    def new_step(self, time: int) -> None:
+        """Forget what the step before was given and published, and what has not been used until ``time`` for as long
+        as it may live."""
 
     def decided(self) -> Decided:
         """Return what the step that was just scheduled does."""
@@ -147,6 +148,14 @@ class Cache(Protocol):
     def quiet_until(self, request: CacheRequest) -> int:
         """Return the first chunk end (tokens) at which a decoding request would allocate, publish, free or copy
         anything; 0 when it might at once."""
+
+    def evict(self, request: CacheRequest, group: int, offset: int) -> str:
+        """Withdraw what is published as a group's state behind ``offset`` tokens of a request, or as its block that
+        ends there; '' or, where there is no such thing, what is found and allowed."""
+
+    def place(self, request: CacheRequest, group: int, offset: int) -> str:
+        """Publish such a state in a slot of its own, or attention's blocks up to there; '' or what is found and
+        allowed."""
 
     def reset(self) -> bool:
         """Withdraw all that the pool publishes; False, and nothing happens, while somebody uses a block."""

@@ -12,9 +12,11 @@ from stateat.sim.cache.lookup import Sizes, geometry
 from stateat.sim.cache.pool import BlockPool
 from stateat.sim.cache.request import CacheRequest
 from stateat.sim.cache.rules import CacheRules
+from stateat.sim.cache.victims import Ages, Chains, chooser
 from stateat.sim.cache.window import ScratchCache, WindowCache
 from stateat.sim.events import Group, Observer
 from stateat.sim.options import Options
+from stateat.sim.rules.eviction import Eviction, Refresh, Victim
 
 Manager = AttentionCache | RecurrentCache
 
@@ -27,6 +29,8 @@ class Layout:
     rules: CacheRules
     geometry: Sizes
     pool: BlockPool
+    pools: tuple[BlockPool, ...]
+    """All pools, that one first: another one may be there for states."""
     ledger: Ledger
     managers: tuple[Manager, ...]
     """Managers of the groups, in their order."""
@@ -59,13 +63,17 @@ def layout(options: Options, rules: CacheRules, observer: Observer) -> Layout:
         guard.states,
         rules.partial_hits_when.on(options) and options.enable_prefix_caching,
     )
+    eviction = rules.eviction
     pool = BlockPool(
         options.num_blocks,
         len(options.groups),
         on_unclaim=lambda group, *claim: observer.unclaim(group, *claim) if group in recurrent else None,
-        deepest_first=recurrent if rules.eviction.deepest else (),
-        uncached_last=rules.eviction.uncached_last and not options.enable_prefix_caching,
+        choose=chooser(eviction, recurrent),
+        uncached_last=eviction.uncached_last and not options.enable_prefix_caching,
+        chains=Chains() if eviction.victim is Victim.SUPERSEDED_STATE else None,
+        ages=_ages(options, eviction),
     )
+    states = pool.beside(options.num_state_blocks, _ages(options, eviction)) if options.num_state_blocks else pool
     ledger = Ledger(
         observer.claim,
         stores=options.offload.blocks > 0,
@@ -75,7 +83,7 @@ def layout(options: Options, rules: CacheRules, observer: Observer) -> Layout:
     )
     drops = {group: family.drops for family in sizes.families for group in family.groups}
     places = [
-        Place(i, group.block_size, sizes.hash_unit, pool, ledger, drops.get(i, False))
+        Place(i, group.block_size, sizes.hash_unit, states if group.recurrent else pool, ledger, drops.get(i, False))
         for i, group in enumerate(options.groups)
     ]
     managers = [
@@ -87,6 +95,7 @@ def layout(options: Options, rules: CacheRules, observer: Observer) -> Layout:
         rules=rules,
         geometry=sizes,
         pool=pool,
+        pools=(pool,) if states is pool else (pool, states),
         ledger=ledger,
         managers=tuple(managers),
         drop=guard.drop(options),
@@ -94,6 +103,14 @@ def layout(options: Options, rules: CacheRules, observer: Observer) -> Layout:
         hash_unit=sizes.hash_unit,
         scheduler_block=options.scheduler_block_size,
     )
+
+
+def _ages(options: Options, eviction: Eviction) -> Ages | None:
+    """Return the ages of a pool's blocks, where something depends on them."""
+    named = {group.name: i for i, group in enumerate(options.groups)}
+    times = {named[name]: time for name, time in options.group_times_to_live.items()}
+    kept = eviction.refresh is Refresh.NOTHING
+    return Ages(times, not kept) if times or kept else None
 
 
 def _kind(group: Group) -> str:
@@ -112,6 +129,8 @@ def _aligned(place: Place, group: Group, options: Options, rules: CacheRules) ->
         retire=rules.skipped_states,
         eager=rules.started.when_scheduled,
         claims_scratch=rules.checkpoint.claims_scratch,
+        parks_scratch=rules.checkpoint.parks_scratch,
+        need=rules.state_need.blocks,
         tail_copy=rules.tail_copy,
     )
 
@@ -121,11 +140,13 @@ def _all_mode(place: Place, group: Group, options: Options, rules: CacheRules) -
 
 
 def _window(place: Place, group: Group, options: Options, rules: CacheRules) -> Manager:
+    # Rows that steps in flight may read are kept until they have run.
+    in_flight = options.batch_queue * options.max_num_batched_tokens
     return WindowCache(
         place,
         window=group.sliding_window,
         row=rules.window_publishing.row(place.block_size, group.sliding_window, place.drops),
-        most_tokens=min(group.sliding_window - 1 + options.max_num_batched_tokens, options.max_model_len),
+        most_tokens=min(group.sliding_window - 1 + in_flight, options.max_model_len),
     )
 
 

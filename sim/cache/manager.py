@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import repeat
 
 from stateat.sim.cache.groups import AllModeCache, CopyOnWrite, RecurrentCache, StateCache, Table
 from stateat.sim.cache.interface import Decided, SplitFacts
 from stateat.sim.cache.layout import layout
 from stateat.sim.cache.lookup import Hit, Lookup
+from stateat.sim.cache.named_states import NamedStates
 from stateat.sim.cache.offload import Offloading
-from stateat.sim.cache.pool import Entry
+from stateat.sim.cache.pool import BlockPool, Entry
 from stateat.sim.cache.publishing import Publishing
 from stateat.sim.cache.request import CacheRequest
 from stateat.sim.cache.rules import CacheRules
@@ -17,6 +19,7 @@ from stateat.sim.cache.window import WindowCache
 from stateat.sim.events import Observer, Refusal
 from stateat.sim.options import Options
 from stateat.sim.rules.checkpoint import Query
+from stateat.sim.rules.eviction import Refresh
 
 
 class KVCache:
@@ -29,6 +32,7 @@ class KVCache:
         self.observer = observer
         self.layout = layout(options, rules, observer)
         self.pool = self.layout.pool
+        self.pools = self.layout.pools
         self.managers = self.layout.managers
         self.lower_tier = Offloading(self.layout, self.lookup, observer)
         self._publishing = Publishing(self.layout)
@@ -48,18 +52,29 @@ class KVCache:
         self._lookahead = options.speculative.lookahead_tokens
         self._longest = options.max_model_len
         self._state_slots = rules.state_slots.with_look_ahead
-        self._watermark_blocks = int(options.watermark * options.num_blocks)
+        sizes = (options.num_blocks, options.num_state_blocks)[: len(self.pools)]
+        self._watermark_blocks = [int(options.watermark * size) for size in sizes]
+        """Blocks of each pool that admission keeps free."""
+        self._place = [self.pools.index(manager.pool) for manager in self.managers]
+        """The pool of each group, by its place."""
+        self._refreshes_prefix = rules.eviction.refresh is Refresh.PREFIX
         self._in_flight = options.batch_queue > 1
         self._given: list[list[int]] = [[] for _ in options.groups]
         """Blocks newly given to each attention group in this step."""
+        named = NamedStates(self.layout, self._given, observer)
+        self.evict, self.place = named.evict, named.place
 
     @property
     def free_blocks(self) -> int:
-        return self.pool.num_free
+        return sum(pool.num_free for pool in self.pools)
 
     # A step.
 
-    def new_step(self) -> None:
+    def new_step(self, time: int) -> None:
+        for pool in self.pools:
+            if pool.ages is not None:
+                pool.ages.now = time
+                pool.expire()
         for manager in self._states:
             manager.published_now.clear()
         for blocks in self._given:
@@ -79,8 +94,10 @@ class KVCache:
         return Decided(copies, given, full, self._ledger.take_journal())
 
     def run(self, step: int, pinned: Sequence[CopyOnWrite]) -> None:
-        self.pool.drain(step)
-        self.pool.free([block for copy in pinned for block in (copy.source, copy.target)])
+        for pool in self.pools:
+            pool.drain(step)
+            own = [copy for copy in pinned if self.managers[copy.group].pool is pool]
+            pool.free([block for copy in own for block in (copy.source, copy.target)])
 
     def commit(self, published: Sequence[tuple[str, Entry]]) -> None:
         self.pool.reveal(entry for _, entry in (*published, *self._ledger.take_journal()))
@@ -90,7 +107,7 @@ class KVCache:
 
     def reset(self) -> bool:
         """Withdraw all hashes of the pool; False while somebody uses a block. The tier keeps what it has."""
-        return self.pool.reset()
+        return all(pool.unused for pool in self.pools) and all(pool.reset() for pool in self.pools)
 
     # Looking up.
 
@@ -122,7 +139,8 @@ class KVCache:
         beside_others: bool,
     ) -> str:
         total = min(hit.tokens + external_tokens, self._longest)
-        watermark = self._watermark_blocks if beside_others else 0
+        none = [0] * len(self.pools)
+        watermark = self._watermark_blocks if beside_others else none
         if self.rules.publish.refuses_same_step and any(
             hit.blocks[m.group] and self.pool.primary[hit.blocks[m.group][-1]] in m.published_now for m in self._states
         ):
@@ -130,7 +148,7 @@ class KVCache:
         tables = [Table() for _ in self.managers]
         if reserve_full_sequence:
             full = min(request.num_tokens, self._longest)
-            if self._needed(request, tables, hit, total, full, full, commit=False) + watermark > self.pool.num_free:
+            if self._lacks(self._needed(request, tables, hit, total, full, full, commit=False), watermark):
                 return Refusal.FULL_SEQUENCE
         end = total + tokens
         slots = min(end + self._lookahead, self._longest)
@@ -138,16 +156,20 @@ class KVCache:
         # The state that a connector brings has a block of its own, unless the chunk ends in the same one. Releases do
         # not ask for it, and stop with an error where it is not there; here such a request is refused.
         aligned = [m.block_size for m in self._states if isinstance(m, RecurrentCache)]
-        loaded = sum((total - 1) // size < (end - 1) // size for size in aligned) if external_tokens else 0
-        if needed + max(watermark, loaded) > self.pool.num_free:
-            needed += loaded
-            if self.rules.admission.piecemeal and needed > self.pool.num_free:
-                # It took what there was before it found too few; nobody gives them back.
-                self.pool.take(self.pool.num_free)
-            return Refusal.WATERMARK if needed <= self.pool.num_free else Refusal.BLOCKS
+        loaded = list(none)
+        loaded[-1] = sum((total - 1) // size < (end - 1) // size for size in aligned) if external_tokens else 0
+        if self._lacks(needed, map(max, watermark, loaded)):
+            lacking = self._lacks(needed, loaded)
+            if self.rules.admission.piecemeal:
+                for pool in lacking:
+                    # It took what there was before it found too few; nobody gives them back.
+                    pool.take(pool.num_free)
+            return Refusal.BLOCKS if lacking else Refusal.WATERMARK
         self._tables[request.id] = tables
         if external_tokens or any(hit.blocks):
             self._adopt(tables, hit, external_tokens, total)
+            if self._refreshes_prefix:
+                self._refresh(request, hit.tokens)
         self._extend(request, tables, slots, end)
         self.publish(request, end, total)
         return ""
@@ -161,7 +183,7 @@ class KVCache:
             freed = manager.retire(tables[manager.group], start - unconfirmed_tokens)
             if freed and manager.recurrent:
                 self._tell_released(request, manager.group, freed)
-        if self._needed(request, tables, None, start, slots, end, commit=True) > self.pool.num_free:
+        if self._lacks(self._needed(request, tables, None, start, slots, end, commit=True)):
             return False
         self._extend(request, tables, slots, end)
         self.publish(request, end, start)
@@ -176,12 +198,12 @@ class KVCache:
         slots: int,
         end: int,
         commit: bool,
-    ) -> int:
-        """Count the blocks for tokens [start, end); attention holds look-ahead slots too, a recurrent group does not.
+    ) -> list[int]:
+        """Count the blocks, by pool, for tokens [start, end); attention holds look-ahead slots too, states do not.
 
         ``commit``: remember which checkpoints the chunk would export.
         """
-        needed = 0
+        needed = [0] * len(self.pools)
         hit_tokens = hit.tokens if hit is not None else 0
         for manager in self.managers:
             table = tables[manager.group]
@@ -195,8 +217,13 @@ class KVCache:
                         table.checkpoint = checkpoint
             elif isinstance(manager, WindowCache) and not commit:
                 tokens = min(tokens, manager.most)
-            needed += manager.needed(table, blocks, hit_tokens, tokens, checkpoint is not None, start)
+            more = manager.needed(table, blocks, hit_tokens, tokens, checkpoint is not None, start)
+            needed[self._place[manager.group]] += more
         return needed
+
+    def _lacks(self, needed: Sequence[int], beside: Iterable[int] = repeat(0)) -> list[BlockPool]:
+        """Return the pools in which fewer blocks are free than are needed of each, with so many ``beside`` them."""
+        return [pool for pool, n, more in zip(self.pools, needed, beside, strict=False) if n + more > pool.num_free]
 
     def _adopt(self, tables: Sequence[Table], hit: Hit, external_tokens: int, total: int) -> None:
         """Give a request the blocks of its hit, and blocks for what is brought behind it: ``total`` tokens of both."""
@@ -207,6 +234,12 @@ class KVCache:
                 new = manager.load(tables[manager.group], total)
                 if not manager.recurrent:
                     self._given[manager.group] += new
+
+    def _refresh(self, request: CacheRequest, tokens: int) -> None:
+        """Let all that is published of a prefix be evicted last, its end last of all."""
+        keys = self.layout.hashes(request)[: tokens // self.layout.hash_unit]
+        for manager in self.managers:
+            manager.pool.refresh(block for key in keys for block in manager.pool.all_under(manager.group, key))
 
     def _extend(self, request: CacheRequest, tables: Sequence[Table], slots: int, end: int) -> None:
         """Allocate for a chunk that ends at ``end``; the observer is told of the slots of recurrent groups."""
@@ -234,33 +267,34 @@ class KVCache:
         if -(-tokens // manager.block_size) != -(-end // manager.block_size):
             return None
         # Only where nothing but resends is retained does it matter whether the prefill ends here.
-        prefill_end = request.prefill_end if self._publishing.interval == 0 else 0
-        query = self._query(start, end, prefill_end, end, manager.block_size, self.layout.geometry.alignment)
+        ends = self._publishing.intervals[manager.group] == 0 and not self.rules.checkpoint.every_chunk
+        query = self._query(start, end, request.prefill_end if ends else 0, end, manager.block_size)
         offset = self.rules.checkpoint.exports(query)
         column = manager.room_for_checkpoint(table, end) if offset else -1
         return (offset, column) if column >= 0 else None
 
     def exported(self, start: int, end: int, block: int) -> tuple[int, int]:
-        query = self._query(start, end, 0, end, block, self.layout.geometry.alignment)
+        query = self._query(start, end, 0, end, block)
         return self.rules.checkpoint.exported(query), -(-end // block) - 2
 
     def exempts(self, start: int, end: int, prefill_end: int, grid: int) -> bool:
         if not self.options.num_prefill_checkpoint_blocks:
             return False
-        layout = self.layout
-        unit = layout.hash_unit if layout.geometry.fine else layout.scheduler_block
-        query = self._query(start, end, prefill_end, prefill_end, grid, unit)
+        query = self._query(start, end, prefill_end, prefill_end, grid)
         return self.rules.checkpoint.exempts(query, self.options.speculative.eagle)
 
-    def _query(self, start: int, end: int, prefill_end: int, tokens: int, block: int, unit: int) -> Query:
+    def _query(self, start: int, end: int, prefill_end: int, tokens: int, block: int) -> Query:
         layout = self.layout
-        position = self.rules.boundaries.reusable(tokens, unit, layout.drop, layout.ahead)
+        position = self._publishing.checkpoint_position(tokens)
         alignment = self.options.prefill_checkpoint_alignment
         return Query(start, end, prefill_end, position, block, layout.hash_unit, alignment)
 
     # Quiet requests.
 
     def quiet_until(self, request: CacheRequest) -> int:
+        if self.options.group_times_to_live:
+            # Something may expire while it decodes.
+            return 0
         end, tables = self._longest, self._tables[request.id]
         for manager in self.managers:
             table, size = tables[manager.group], manager.block_size
@@ -296,11 +330,18 @@ class KVCache:
         tables = self._tables.pop(request.id, None)
         if tables is None:
             return
-        for manager in self.managers if after_step is None else reversed(self.managers):
+        together: list[list[int]] = [[] for _ in self.pools]
+        for manager in self.managers:
             blocks = tables[manager.group].blocks
-            self.pool.free(blocks[::-1], after_step)
+            if after_step is None:
+                manager.pool.free(blocks[::-1])
+            together[self._place[manager.group]] += blocks
             if manager.recurrent:
                 self._tell_released(request, manager.group, blocks)
+        if after_step is not None:
+            # One list a pool, so that its blocks without a hash come to the front of the queue in its order.
+            for pool, blocks in zip(self.pools, together, strict=True):
+                pool.free(blocks[::-1], after_step)
 
     def held(self, request: CacheRequest) -> set[int]:
         return {block for table in self._tables.get(request.id, ()) for block in table.blocks}

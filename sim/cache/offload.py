@@ -30,8 +30,8 @@ class Offloading:
         self.drafters = drafters(options.groups)
         """The drafter's own attention groups."""
         self._recurrent = bool(options.recurrent)
-        self._connected = self.tier is not None
-        """A connector is configured: there is a tier, or a request with external tokens has come."""
+        self._connected = self.tier is not None or options.kv_consumer
+        """A connector is configured: by the options, for a tier, or since a request with external tokens has come."""
 
     def expect(self, external_tokens: int) -> None:
         self._connected |= external_tokens > 0

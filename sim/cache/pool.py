@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from itertools import repeat
 
+from stateat.sim.cache.victims import Ages, Chains, Chooser
 from stateat.sim.events import NULL, Withdrawal
 
 Entry = tuple[int, bytes, int]
@@ -28,29 +30,57 @@ class BlockPool:
         num_groups: int,
         *,
         on_unclaim: OnUnclaim | None = None,
-        deepest_first: Collection[int] = (),
+        choose: Chooser | None = None,
         uncached_last: bool = False,
+        chains: Chains | None = None,
+        ages: Ages | None = None,
     ) -> None:
-        """``on_unclaim`` hears of each hash that is withdrawn. ``deepest_first``: groups of which the block that stands
-        for most tokens is evicted first, instead of the least recently used. ``uncached_last``: a block without a hash
-        is handed out again last, not first.
+        """``on_unclaim`` hears of each hash that is withdrawn. ``choose``: which free block is handed out next, instead
+        of the least recently freed one; ``chains`` and ``ages`` are kept for it. ``uncached_last``: a block without a
+        hash is handed out again last, not first.
         """
-        self.num_blocks = num_blocks
+        self.blocks = range(1, num_blocks)
+        """Blocks that it hands out."""
         self.refs = [0] * num_blocks
         self.primary: list[bytes | None] = [None] * num_blocks
         self.primary_tokens = [0] * num_blocks
         self.owner = [-1] * num_blocks
         """The group under which a block is hashed."""
         self._others: dict[int, dict[bytes, int]] = {}
-        self._free: OrderedDict[int, None] = OrderedDict.fromkeys(range(1, num_blocks))
+        self._free: OrderedDict[int, None] = OrderedDict.fromkeys(self.blocks)
         self._index: tuple[dict[bytes, int | dict[int, None]], ...] = tuple({} for _ in range(num_groups))
         self._on_unclaim = on_unclaim
-        self._deepest = frozenset(deepest_first)
+        self._choose = choose
+        self.chains = chains
+        self.ages = ages
         self._uncached_last = uncached_last
         self._hidden: set[tuple[bytes, int]] = set()
         """Hashes and blocks that are published, and found by nobody yet."""
         self._waiting: deque[tuple[int, tuple[int, ...]]] = deque()
         """Blocks to free once a step in flight has run."""
+
+    def beside(self, num_blocks: int, ages: Ages | None = None) -> BlockPool:
+        """Return a pool of so many blocks more, which follow on those of this one. What is published is found in
+        either; each hands out its own."""
+        other = copy(self)
+        first = len(self.refs)
+        other.blocks = range(first, first + num_blocks)
+        self.refs += [0] * num_blocks
+        self.primary += [None] * num_blocks
+        self.primary_tokens += [0] * num_blocks
+        self.owner += [-1] * num_blocks
+        other._free, other._waiting, other.ages = OrderedDict.fromkeys(other.blocks), deque(), ages
+        return other
+
+    @property
+    def queue(self) -> Iterable[int]:
+        """Free blocks: those under no claim first, then the least recently freed first."""
+        return self._free
+
+    def keys(self, block: int) -> Iterable[bytes]:
+        """Return the hashes of a block, the primary first."""
+        primary = self.primary[block]
+        return () if primary is None else (primary, *self._others.get(block, ()))
 
     @property
     def num_free(self) -> int:
@@ -74,6 +104,12 @@ class BlockPool:
         if found is None or isinstance(found, int):
             return found
         return next(iter(found))
+
+    def all_under(self, group: int, key: bytes) -> list[int]:
+        """Return all blocks under this hash that anybody finds, the first inserted first."""
+        found = self._index[group].get(key)
+        blocks = [] if found is None else [found] if isinstance(found, int) else [*found]
+        return [block for block in blocks if (key, block) not in self._hidden]
 
     def run(self, group: int, keys: Iterable[bytes]) -> list[int]:
         """Return the blocks under these hashes, up to the first that is not there."""
@@ -135,6 +171,8 @@ class BlockPool:
                 del found[block]
                 if not found:
                     del index[key]
+            if self.chains is not None:
+                self.chains.remove(group, key, block)
             if told is not None:
                 told(group, block, key, why)
         self.primary[block] = None
@@ -150,6 +188,8 @@ class BlockPool:
                 self.remove(block, Withdrawal.ABORT)
                 continue
             del self._others[block][key]
+            if self.chains is not None:
+                self.chains.remove(group, key, block)
             self._hidden.discard((key, block))
             found = self._index[group][key]
             if isinstance(found, int):
@@ -169,7 +209,7 @@ class BlockPool:
         free = self._free
         if count > len(free):
             raise IndexError(f"{count} blocks wanted, {len(free)} free")
-        taken = [free.popitem(last=False)[0] if not self._deepest else self._next() for _ in range(count)]
+        taken = [free.popitem(last=False)[0] if self._choose is None else self._next() for _ in range(count)]
         for block in taken:
             if self.primary[block] is not None:
                 self.remove(block, Withdrawal.EVICT)
@@ -177,19 +217,40 @@ class BlockPool:
         return taken
 
     def _next(self) -> int:
-        """Take the least recently freed block out of the queue, or the one of its group that stands for most tokens."""
-        block = next(iter(self._free))
-        group, tokens = self.owner[block], self.primary_tokens
-        if group in self._deepest:
-            block = max((b for b in self._free if self.owner[b] == group), key=tokens.__getitem__)
+        """Take the block that is chosen out of the queue."""
+        assert self._choose is not None
+        block = self._choose(self)
         del self._free[block]
         return block
 
+    def expire(self) -> None:
+        """Withdraw the claims of free blocks whose time to live is over; they are handed out first then."""
+        for block in self.ages.expired(self) if self.ages is not None else ():
+            self.remove(block, Withdrawal.EXPIRE)
+            self._free.move_to_end(block, last=False)
+
+    def refresh(self, blocks: Iterable[int]) -> None:
+        """Let the free ones of these blocks, all under a claim, be evicted last, in this order."""
+        for block in blocks:
+            if block in self._free:
+                self._free.move_to_end(block)
+                self._age(block)
+
+    def _age(self, block: int) -> None:
+        key = self.primary[block]
+        if self.ages is not None and key is not None:
+            self.ages.freed(block, key, self.owner[block])
+
+    @property
+    def unused(self) -> bool:
+        """True if all blocks are free."""
+        return len(self._free) == len(self.blocks)
+
     def reset(self) -> bool:
         """Withdraw all hashes; False, and nothing happens, while a block is in use (vLLM's reset_prefix_cache)."""
-        if len(self._free) != self.num_blocks - 1:
+        if not self.unused:
             return False
-        for block in range(1, self.num_blocks):
+        for block in self.blocks:
             self.remove(block, Withdrawal.RESET)
         return True
 
@@ -226,6 +287,8 @@ class BlockPool:
                     unhashed.append(block)
                 else:
                     free[block] = None
+                    if self.ages is not None:
+                        self._age(block)
         for block in reversed(unhashed):
             free[block] = None
             free.move_to_end(block, last=False)

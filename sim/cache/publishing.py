@@ -8,6 +8,7 @@ from stateat.sim.cache.groups import AllModeCache, RecurrentCache, Table
 from stateat.sim.cache.layout import Layout, Manager
 from stateat.sim.cache.request import CacheRequest
 from stateat.sim.cache.window import WindowCache
+from stateat.sim.rules.checkpoint import Export
 from stateat.sim.rules.retention import floored, on_grid
 
 Kept = Callable[[int], bool]
@@ -24,8 +25,9 @@ class Publishing:
         self.enabled = options.enable_prefix_caching
         self.rewritten = max(options.speculative.prefill_lookahead - 1, 0)
         """Tokens before a chunk's end that the drafter may write again (multi-module MTP)."""
-        self.interval = self.rules.retention.interval(options.prefix_cache_retention_interval)
-        """Tokens between states that stay published; None: all do."""
+        retention = self.rules.retention
+        self.intervals = [retention.interval(options.interval_of(i)) for i in range(len(options.groups))]
+        """Tokens between what stays published of each group; None: all of it does."""
         self.replay_drops = guard.replay_drops(options)
         """Blocks that are kept for a repeat of the prompt lie a block lower."""
         self.exact_junctions = (
@@ -94,13 +96,17 @@ class Publishing:
             manager.publish_end(request.id, table, hashes, table.unpublished)
             table.unpublished = 0
         if table.checkpoint is not None and self.rules.checkpoint.rekeys:
-            offset = table.checkpoint[0]
-            tail = self._tail(request, self.layout.geometry.alignment)
-            wanted = offset in (tail, request.junction) or (
-                offset % manager.block_size == 0 and on_grid(offset, manager.block_size, self.interval)
+            offset, block = table.checkpoint[0], manager.block_size
+            export = Export(
+                prompt_end=offset == self.checkpoint_position(request.num_prompt),
+                junction=offset == request.junction,
+                on_grid=offset % block == 0 and on_grid(offset, block, self.intervals[manager.group]),
+                prompt_done=tokens >= request.num_prompt,
+                interval=self.intervals[manager.group],
             )
+            wanted = self.rules.checkpoint.publishes(export)
             manager.publish_checkpoint(request.id, table, hashes, wanted and offset <= hashed)
-        elif manager.scale > 1 or self.rules.boundaries.tail_drops:
+        elif manager.scale > 1 or self.rules.boundaries.at_block_ends:
             self._publish_end(request, manager, table, hashes, tokens, hashed)
 
     def _publish_end(
@@ -117,19 +123,22 @@ class Publishing:
         if (
             not 0 < tokens <= hashed
             or tokens % self.layout.hash_unit
-            or (tokens % manager.block_size == 0 and not boundaries.tail_drops)
+            or (tokens % manager.block_size == 0 and not boundaries.at_block_ends)
         ):
             return
-        tail = self._tail(request, self.layout.hash_unit)
+        drop = manager.drops if boundaries.tail_by_group else self.layout.drop
+        tail = boundaries.tail(request.num_prompt, self.layout.hash_unit, drop, self.layout.ahead)
         shared = self.exact_junctions and tokens == request.junction and request.computed < tokens <= request.num_prompt
         if self.rules.tail_copy.late and tokens == tail:
             table.unpublished = tokens
         elif tokens == tail or (shared and self.rules.junction.published):
             manager.publish_end(request.id, table, hashes, tokens, self.rules.publish.once)
 
-    def _tail(self, request: CacheRequest, unit: int) -> int:
-        """Return the prompt's last reusable end, in multiples of ``unit``."""
-        return self.rules.boundaries.tail(request.num_prompt, unit, self.layout.drop, self.layout.ahead)
+    def checkpoint_position(self, tokens: int) -> int:
+        """Return the reusable end of so many tokens that a chunk would export."""
+        layout, rule = self.layout, self.rules.checkpoint
+        unit = layout.hash_unit if rule.in_hash_units else layout.geometry.alignment
+        return (rule.position or self.rules.boundaries.reusable)(tokens, unit, layout.drop, layout.ahead)
 
     def _publish_snapshots(
         self,
@@ -156,10 +165,12 @@ class Publishing:
 
     def _kept_states(self, request: CacheRequest, manager: RecurrentCache | AllModeCache) -> Kept | None:
         """Return which block ends of a recurrent group stay published, whatever its mode; None: all."""
-        interval, block = self.interval, manager.block_size
+        interval, block = self.intervals[manager.group], manager.block_size
         if interval is None:
             return None
-        reachable = floored(self._hits(request, manager), self.layout.geometry.alignment, block)
+        layout = self.layout
+        unit = layout.scheduler_block if self.rules.retention.whole_blocks else layout.geometry.alignment
+        reachable = floored(self._hits(request, manager), unit, block)
         return lambda end: on_grid(end, block, interval) or end in reachable
 
     def _kept_rows(self, request: CacheRequest, manager: WindowCache) -> Kept | None:
@@ -168,9 +179,10 @@ class Publishing:
         if window.dense:
             return None
         alignment = self.layout.geometry.alignment if window.fine else self.layout.scheduler_block
-        if self.interval is None:
+        interval = self.intervals[manager.group]
+        if interval is None:
             return row.before_each(alignment // row.size)
-        on_row = row.before_each(self.interval // row.size)
+        on_row = row.before_each(interval // row.size)
         if on_row is None:
             return None
         needed = {end for hit in self._hits(request, manager) for end in row.before(hit // alignment * alignment)}

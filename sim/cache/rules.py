@@ -19,7 +19,7 @@ from stateat.sim.rules.partial_hits import PartialHitsWhen
 from stateat.sim.rules.publishing import ItemHash, Publish, Snapshots
 from stateat.sim.rules.retention import Retention
 from stateat.sim.rules.scheduling import Started
-from stateat.sim.rules.state_blocks import StateSlots
+from stateat.sim.rules.state_blocks import StateNeed, StateSlots
 from stateat.sim.rules.tail_copy import TailCopy
 
 
@@ -56,6 +56,8 @@ class CacheRules(Protocol):
     def skipped_states(self) -> SkippedStates: ...
     @property
     def state_slots(self) -> StateSlots: ...
+    @property
+    def state_need(self) -> StateNeed: ...
     @property
     def tier_return(self) -> TierReturn: ...
     @property

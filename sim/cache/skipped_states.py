@@ -27,7 +27,7 @@ def stops_at_null_gap(table: list[int], before: int, done: int = 0) -> list[int]
 
 
 def walks_gaps(table: list[int], before: int, done: int = 0) -> list[int]:
-    """Free all states between what was freed before and ``before`` (vLLM 0.32)."""
+    """Free all states between what was freed before and ``before`` (vLLM 0.30)."""
     return [column for column in range(min(before, len(table)) - 1, done - 1, -1) if table[column] != NULL]
 
 
@@ -53,7 +53,7 @@ SKIPPED_STATES: Rule[SkippedStates] = Rule(
         "walks-gaps": Value(
             walks_gaps,
             "All between the column up to which it freed before and the one that it reads.",
-            "vLLM 0.32",
+            "vLLM 0.30",
         ),
         "keeps-what-is-served": Value(
             KeepsServed(walks_gaps),

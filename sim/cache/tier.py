@@ -77,7 +77,7 @@ TIER_RETURN: Rule[TierReturn] = Rule(
             TierReturn(("align", "all"), one_more=True),
             "As under `aligned-end`; where a look-ahead drafter gives up an attention block, it is the one past the "
             "end, if that is there.",
-            "vLLM issue 52735, 0.32",
+            "vLLM issue 52735, 0.30",
         ),
         "aligned-end": Value(
             TierReturn(("align", "all")),

@@ -79,11 +79,11 @@ class InFlight:
     def rests(self, request: Request, index: int) -> bool:
         """Return True if a request with steps in flight is left out of a step: those surely reach its last token, or
         it takes turns with others in an asynchronous pipeline."""
-        if not request.placeholders:
-            return False
+        if index < request.eligible:
+            return True
         # Its tokens if none of the drafts in flight is right.
         surely = request.computed + 2 - request.placeholders
-        return surely >= request.num_prompt + request.max_tokens or index < request.eligible
+        return request.placeholders > 0 and surely >= request.num_prompt + request.max_tokens
 
     def launch(self, batch: Batch[Request]) -> None:
         """Run a batch on the worker."""

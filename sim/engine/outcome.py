@@ -56,6 +56,7 @@ class Outcomes:
                     continue
                 request = listener
             elif request.gone:
+                # Taken away while its step ran.
                 continue
             else:
                 request.computed = row.end

@@ -214,6 +214,8 @@ class Request:
     def draft_ids(self, position: int, right: int, count: int) -> list[int]:
         """Return the ids of ``count`` drafts for ``position`` and on: ``right`` that are right, then wrong ones."""
         ids: list[int] = self.tokens.ids[position : position + count].tolist()
+        # A release that loses count of outputs runs on behind all that there are.
+        ids += [0] * (count - len(ids))
         for j in range(right, count):
             ids[j] = (ids[j] + 1) % VOCABULARY
         return ids
@@ -223,7 +225,6 @@ class Request:
         self.computed = 0
         self.prefilling = True
         self.drafts = 0
-        self.eligible = 0
         self.order = -1
         self.worker = self.worker.emptied(told)
 

@@ -19,6 +19,7 @@ from stateat.sim.engine.computed_prefix import ComputedPrefix, find
 from stateat.sim.engine.encoder import Encoder
 from stateat.sim.engine.fast_forward import Quiet
 from stateat.sim.engine.in_flight import InFlight
+from stateat.sim.engine.named_states import NamedStates
 from stateat.sim.engine.outcome import Outcomes
 from stateat.sim.engine.request import Request, placeholders
 from stateat.sim.engine.sizing import Sizing
@@ -32,6 +33,7 @@ from stateat.sim.worker.block_tables import BlockTables, widths
 from stateat.sim.worker.state import Asked
 from stateat.sim.worker.worker import Row
 from stateat.sim.workload import Arrival
+from stateat.sim.workload.named_states import StateChange
 
 
 class Scheduler:
@@ -116,6 +118,7 @@ class Scheduler:
         """Requests that were refused for good in this step."""
         self._reset_asked = False
         self._reset_running = False
+        self.named = NamedStates(self.cache, options, seed)
 
     def _exported(self, request: Asked, start: int, end: int, block: int) -> tuple[int, int]:
         """Return the offset of the state that a chunk exports on its way (0: none), and its column."""
@@ -157,6 +160,10 @@ class Scheduler:
         self._reset_asked = True
         self._reset_running = running
 
+    def change(self, change: StateChange, arrival: Arrival) -> None:
+        """Evict or place a state by name in the next step."""
+        self.named.ask(change, arrival)
+
     @property
     def free_blocks(self) -> int:
         """Blocks in the free queue."""
@@ -179,6 +186,7 @@ class Scheduler:
             or not self._rests_alone
             or self._aborted
             or self._reset_asked
+            or self.named.asked
             or (self.waiting and len(self.running) < self.most)
         ):
             return 0
@@ -213,8 +221,9 @@ class Scheduler:
             while self._reset_running and self.running:
                 self._preempt(self.running[-1], index, self.worker.forgets_on_reset, drops=True)
             self.observer.reset(self.cache.reset())
-        self.cache.new_step()
+        self.cache.new_step(time)
         self.encoder.new_step()
+        self.named.change()
         for request in self.quiet.due(index):
             self._wake(request, index)
         if self.quiet.tokens > min(budget, self.cap):
@@ -277,10 +286,10 @@ class Scheduler:
             if left <= 0:
                 break
             position += 1
-            if request.in_flight and self.in_flight.rests(request, index):
+            if self.asynchronous and self.in_flight.rests(request, index):
                 continue
             count, why = self._running_tokens(request, left)
-            if count <= 0 and request.in_flight:
+            if count <= 0 and request.in_flight and why == "decode":
                 # Its next token is not known yet.
                 continue
             if count <= 0:

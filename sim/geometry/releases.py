@@ -59,13 +59,8 @@ _0_26 = BlockSizing(
 _0_27 = replace(_0_26, rejects_wide=False, widened=_0_26.widened | {"kimi-linear"}, latent_block=128)
 _0_28 = replace(_0_27, caches=True, prefers_all=False)
 _0_29 = replace(_0_28, kda_checkpoint=16, retention=0)
-_0_32 = replace(
-    _0_29,
-    all_mode=False,
-    widened=_0_29.widened | {"falcon-h1"},
-    kda_dtypes=("float32", "bfloat16"),
-    checkpointed=MAMBA2,
-)
+_0_30 = replace(_0_29, kda_dtypes=("float32", "bfloat16"))
+_0_32 = replace(_0_30, all_mode=False, widened=_0_30.widened | {"falcon-h1"}, checkpointed=MAMBA2)
 _0_33 = replace(_0_32, gdn_checkpoint=64)
 
 SIZING = {
@@ -73,6 +68,7 @@ SIZING = {
     "vllm-0.27.0": _0_27,
     "vllm-0.28.0": _0_28,
     "vllm-0.29.0": _0_29,
+    "vllm-0.30.0": _0_30,
     "vllm-0.32.0": _0_32,
     "vllm-0.33.0": _0_33,
 }

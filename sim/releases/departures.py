@@ -13,6 +13,7 @@ from enum import Enum
 from stateat.sim.cache.drafter_drop import DRAFTER_DROP
 from stateat.sim.options import Options
 from stateat.sim.releases.presets import PRESETS, table
+from stateat.sim.rules.checkpoint import CHECKPOINT
 from stateat.sim.rules.partial_hits import PARTIAL_HITS_WHEN
 from stateat.sim.rules.record import Demand
 
@@ -97,13 +98,18 @@ def _tail_behind_a_draft(options: Options, rules: Mapping[str, str]) -> bool:
 
 def _decode_spans_a_unit(options: Options, rules: Mapping[str, str]) -> bool:
     wide = options.speculative.num_speculative_tokens >= options.hash_unit
-    return bool(options.num_prefill_checkpoint_blocks) and wide and rules["checkpoint"] == "at-prefill-end"
+    return bool(options.num_prefill_checkpoint_blocks) and wide and CHECKPOINT[rules["checkpoint"]].rekeys
 
 
 def _padding_cut(options: Options, rules: Mapping[str, str]) -> bool:
     drafts, split = options.speculative.num_speculative_tokens, any(group.aligned for group in options.groups)
     cut = 0 < options.long_prefill_token_threshold <= drafts and rules["padding"] != "kept"
     return cut and not (split and options.enable_prefix_caching)
+
+
+def _padding_taken_off(options: Options, rules: Mapping[str, str]) -> bool:
+    cut = 0 < options.long_prefill_token_threshold <= options.speculative.num_speculative_tokens
+    return cut and rules["padding"] == "kept"
 
 
 def _past_hashes(options: Options, rules: Mapping[str, str]) -> bool:
@@ -133,6 +139,10 @@ def _parallel_connector(options: Options, rules: Mapping[str, str]) -> bool:
     # They ask the groups by themselves.
     apart = rules["connector"] in ("longest-group", "divergent")
     return _parallel(options, rules) and apart and bool(options.recurrent) and bool(options.attention)
+
+
+def _late_output(options: Options, rules: Mapping[str, str]) -> bool:
+    return options.async_scheduling is True and rules["stale_output"] == "counted"
 
 
 def _no_budget(options: Options, rules: Mapping[str, str]) -> bool:
@@ -183,7 +193,7 @@ DEPARTURES = (
         "groups",
         _window_inside_blocks,
         "releases to vLLM 0.27 stop with an assertion where hits are finer than a sliding window's block",
-        until="vllm-0.27.0",
+        until="vllm-0.27.1",
     ),
     Departure(
         "groups",
@@ -218,7 +228,7 @@ DEPARTURES = (
         _decode_spans_a_unit,
         "releases from vLLM 0.30 on take a decode and its drafts that reach over a hash unit for a chunk that exports "
         "a state, and stop with an assertion where it would be published past the last token whose hash is known",
-        since="vllm-0.32.0",
+        since="vllm-0.30.0",
     ),
     Departure(
         "long_prefill_token_threshold",
@@ -227,6 +237,13 @@ DEPARTURES = (
         "unless chunks are split at recurrent blocks; they want room for what is left of them",
         since="vllm-0.29.0",
         how=How.DECIDES,
+    ),
+    Departure(
+        "long_prefill_token_threshold",
+        _padding_taken_off,
+        "releases to vLLM 0.28 cut the placeholders of a request that is padded, and take all of them off the tokens "
+        "that it has computed: of a short prompt less than none are left",
+        until="vllm-0.28.0",
     ),
     Departure(
         "max_num_batched_tokens",
@@ -251,8 +268,25 @@ DEPARTURES = (
         _parallel_connector,
         "releases to vLLM 0.27 look attention up in the blocks of one rank for a connector, and find nothing or too "
         "little",
-        until="vllm-0.27.0",
+        until="vllm-0.27.1",
         asked=_brought,
+        how=How.DECIDES,
+    ),
+    Departure(
+        "async_scheduling",
+        lambda options, rules: _late_output(options, rules) and options.speculative.num_speculative_tokens > 0,
+        "vLLM 0.26 drops as many outputs of a request that a reset puts back (`reset_running_requests`) as tokens were "
+        "expected, drafts included, and hashes the others as if nothing were missing; here hashes name the tokens that "
+        "were sampled",
+        until="vllm-0.26.0",
+        how=How.DECIDES,
+    ),
+    Departure(
+        "max_concurrent_batches",
+        lambda options, rules: _late_output(options, rules) and options.batch_queue > 2,
+        "vLLM 0.26 counts what comes late of a preempted request as any other output, also when it runs again, and "
+        "then takes tokens twice; here hashes name each token once",
+        until="vllm-0.26.0",
         how=How.DECIDES,
     ),
     Departure(

@@ -36,7 +36,7 @@ from stateat.sim.rules.retention import RETENTION, Retention
 from stateat.sim.rules.scheduling import PADDING, STARTED, THRESHOLD, Padding, Started, Threshold
 from stateat.sim.rules.split import Split
 from stateat.sim.rules.splits import SPLIT
-from stateat.sim.rules.state_blocks import STATE_BLOCKS, STATE_SLOTS, StateSlots
+from stateat.sim.rules.state_blocks import STATE_BLOCKS, STATE_NEED, STATE_SLOTS, StateNeed, StateSlots
 from stateat.sim.rules.state_writes import STATE_WRITES, StateWrites
 from stateat.sim.rules.tail_copy import TAIL_COPY, TailCopy
 from stateat.sim.rules.undrafted_rows import UNDRAFTED_ROWS
@@ -75,6 +75,7 @@ class Rules:
     worker: Annotated[type[Worker], WORKER]
     undrafted_rows: Annotated[bool, UNDRAFTED_ROWS]
     state_slots: Annotated[StateSlots, STATE_SLOTS]
+    state_need: Annotated[StateNeed, STATE_NEED]
     tier_return: Annotated[TierReturn, TIER_RETURN]
     connector: Annotated[Connector, CONNECTOR]
     load_failure: Annotated[LoadFailure, LOAD_FAILURE]

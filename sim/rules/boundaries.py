@@ -14,7 +14,7 @@ Reusable = Callable[[int, int, bool, int], int]
 
 
 def floor(tokens: int, unit: int, drop: bool, lookahead: int) -> int:
-    """The last multiple, and the one before for a drafter that drops one (vLLM up to 0.29)."""
+    """The last multiple, and the one before for a drafter that drops one (vLLM to 0.31)."""
     last = tokens // unit * unit
     return max(last - unit, 0) if drop else last
 
@@ -37,7 +37,11 @@ class Boundaries:
 
     reusable: Reusable
     tail_drops: bool
-    """True: the partial tail follows the drop and leaves a token too (0.32); False: it is the last hash boundary."""
+    """True: the partial tail is what ``reusable`` makes of hash units; False: it is the last hash boundary."""
+    at_block_ends: bool
+    """True if a tail that ends a block is published too, and attention's tail leaves a token (0.32)."""
+    tail_by_group: bool = False
+    """True if a recurrent group publishes the tail that its own flag says, wherever the split stops (0.30)."""
     stops_at_tail: bool = True
     """True if the split stops at the partial tail at all."""
 
@@ -52,7 +56,7 @@ class Boundaries:
         unit; ``hashed``: units whose hash is known."""
         if not self.stops_at_tail:
             return 0
-        if not self.tail_drops:
+        if not self.at_block_ends:
             return prompt // unit * unit
         return min((prompt if drops else prompt - 1) // unit, hashed) * unit
 
@@ -90,7 +94,7 @@ JUNCTION: Rule[Junction] = Rule(
             "Exactly at the junction, and that state is published, if `shared_prefix_checkpoint` is on, hits are finer "
             "than a block, and groups are a look-ahead drafter's, of one module: flagged ones (`eagle`), whatever they "
             "give up, or all where none is flagged and something is given up; else as `block-floored`.",
-            "vLLM 0.32",
+            "vLLM 0.30",
         ),
         "exact-unpublished": Value(
             Junction(exact=True, published=False),
@@ -105,26 +109,38 @@ BOUNDARIES: Rule[Boundaries] = Rule(
     "Where do a prompt's reusable ends lie?",
     {
         "floor": Value(
-            Boundaries(floor, tail_drops=False),
+            Boundaries(floor, tail_drops=False, at_block_ends=False),
             "At the last multiple of the block, one less for a drop; the tail at the prompt's last hash boundary, if "
             "its hash is known (one that looks ahead may not be).",
             "vLLM to 0.29",
         ),
+        "floor-with-tail-by-group": Value(
+            Boundaries(floor, tail_drops=True, at_block_ends=False, tail_by_group=True),
+            "As under `floor`, and the split stops a unit before the tail for a drop; but of recurrent groups only "
+            "those that drop something in the lookup (flagged ones, `eagle`, or all where none is flagged) publish "
+            "that state; the others publish the last hash boundary, where no chunk ends unless the prompt does.",
+            "vLLM 0.30",
+        ),
+        "floor-with-tail": Value(
+            Boundaries(floor, tail_drops=True, at_block_ends=False),
+            "As under `floor`, with the tail of recurrent groups a unit less for a drop.",
+            "vLLM 0.31",
+        ),
         "leaves-tokens": Value(
-            Boundaries(leaves_tokens, tail_drops=True),
+            Boundaries(leaves_tokens, tail_drops=True, at_block_ends=True),
             "At the last multiple of the block that leaves a token to compute, or as many as a hash looks ahead; for a "
             "drop one unit less than the last multiple; the tail likewise, in hash units.",
             "vLLM 0.32, 0.33",
         ),
         "below-the-last-token": Value(
-            Boundaries(below_the_last_token, tail_drops=True),
+            Boundaries(below_the_last_token, tail_drops=True, at_block_ends=True),
             "At the last multiple of the block that a lookup can reach which may not see the last token, less a block "
             "or unit for a drop; the tail likewise.",
             "PR 52244",
             Standing.PROPOSAL,
         ),
         "whole-blocks": Value(
-            Boundaries(floor, tail_drops=False, stops_at_tail=False),
+            Boundaries(floor, tail_drops=False, at_block_ends=False, stops_at_tail=False),
             "As under `floor`; but the split stops at no tail, and none is published, of attention neither.",
             "the control",
             Standing.PROPOSAL,

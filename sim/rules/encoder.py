@@ -63,7 +63,7 @@ WHOLE_ITEMS: Rule[WholeItems] = Rule(
         "not-here": Value(
             WholeItems(if_here=False, at_its_start=False),
             "Those that start before an item that is not encoded yet, and would end inside it: they stop before it.",
-            "vLLM to 0.29",
+            "vLLM to 0.31",
         ),
         "before": Value(
             WholeItems(if_here=True, at_its_start=False),

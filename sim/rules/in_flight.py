@@ -34,8 +34,8 @@ class StaleOutput:
     """Outputs of steps in flight of a request that is preempted meanwhile."""
 
     counted: bool = False
-    """They are counted as any other, whether the request runs again or not, and after a reset as many outputs are
-    discarded as tokens were expected (vLLM 0.26)."""
+    """Counted as any other, whether the request runs again or not; after a reset as many outputs are discarded as
+    tokens were expected (vLLM 0.26)."""
     waits: bool = True
     """The request starts anew once they have come."""
 

@@ -46,6 +46,8 @@ class Retention:
     """True if only the boundaries that somebody needs are kept, whatever the interval is."""
     replays: Replays | None = None
     """Boundaries that somebody needs; None: as the rule ``boundaries`` says."""
+    whole_blocks: bool = False
+    """True if those are rounded down to scheduler blocks, though hits may be finer (to 0.28)."""
 
     def interval(self, asked: int | None) -> int | None:
         """Return the interval in force (tokens); None: all stay published."""
@@ -55,6 +57,8 @@ class Retention:
 def _knows_no_interval(options: Options) -> Iterator[Lack]:
     if options.prefix_cache_retention_interval is not None:
         yield Lack(("prefix_cache_retention_interval",), options.prefix_cache_retention_interval, "none")
+    for name, interval in options.group_retention_intervals.items():
+        yield Lack(("group_retention_intervals", name), interval, "none")
 
 
 RETENTION: Rule[Retention] = Rule(
@@ -62,9 +66,16 @@ RETENTION: Rule[Retention] = Rule(
     {
         "dense": Value(
             Retention(knows_interval=False),
-            "All of them (0.26 to 0.28 know an interval as an environment variable alone, which is no option here).",
-            "before vLLM 0.29",
+            "All of them, and there is no interval.",
+            "the control",
+            Standing.PROPOSAL,
             lacks=_knows_no_interval,
+        ),
+        "interval-in-whole-blocks": Value(
+            Retention(knows_interval=True, whole_blocks=True),
+            "As `interval`, but what a resend or a longer prompt needs is rounded down to scheduler blocks, where hits "
+            "may be finer too. A server takes the interval from `VLLM_PREFIX_CACHE_RETENTION_INTERVAL`.",
+            "vLLM to 0.28",
         ),
         "interval": Value(
             Retention(knows_interval=True),

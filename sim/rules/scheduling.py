@@ -39,9 +39,9 @@ class Threshold:
 THRESHOLD: Rule[Threshold] = Rule(
     "When does `long_prefill_token_threshold` apply?",
     {
-        "always": Value(Threshold(beside_others_only=False), "In every step.", "vLLM to 0.29"),
+        "always": Value(Threshold(beside_others_only=False), "In every step.", "vLLM to 0.30"),
         "beside-others": Value(
-            Threshold(beside_others_only=True), "Only while another request runs or waits.", "vLLM 0.32"
+            Threshold(beside_others_only=True), "Only while another request runs or waits.", "vLLM 0.31"
         ),
     },
     When("with `long_prefill_token_threshold`", lambda options, requests: options.long_prefill_token_threshold > 0),
@@ -58,7 +58,7 @@ class Padding:
     """True if such a request waits where max_model_len has no room for its placeholders; False if it goes on unpadded
     (vLLM 0.29), also where there is no room for the token that is sampled behind them."""
     alone: bool = False
-    """True if a request that continues is padded even if nothing runs beside it (vLLM 0.32)."""
+    """True if a request that continues is padded even if nothing runs beside it (vLLM 0.30)."""
 
 
 PADDING: Rule[Padding] = Rule(
@@ -80,7 +80,7 @@ PADDING: Rule[Padding] = Rule(
             Padding(drops_clipped=True, waits=False, alone=True),
             "As `dropped`; a request that continues is padded without decodes beside it too, unless the step has a "
             "prefill.",
-            "vLLM 0.32",
+            "vLLM 0.30",
         ),
     },
 )

@@ -1,9 +1,11 @@
-"""Blocks of recurrent groups in align mode: which sizes are allowed, and for which tokens they are reserved."""
+"""Blocks of recurrent groups in align mode: which sizes are allowed, for which tokens they are reserved, how many are
+asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from stateat.sim.options import Options
 from stateat.sim.rules.record import Lack, Rule, Standing, Value, When
@@ -61,4 +63,74 @@ STATE_SLOTS: Rule[StateSlots] = Rule(
             Standing.FAULT,
         ),
     },
+)
+
+
+class Need(NamedTuple):
+    """Blocks that a chunk may take in a recurrent group, if its table is too short."""
+
+    missing: int
+    """Columns that its table lacks, with one for a copy."""
+    most: int
+    """The most that are taken: the running one, one for a copy, one for a checkpoint, K if the request starts."""
+    started: bool
+    spare: int
+    """K, for the states after each draft."""
+    checkpoint: bool
+    """The chunk exports a state on its way."""
+
+
+def the_most(need: Need) -> int:
+    """Ask for the most, even if fewer are missing (vLLM to 0.29)."""
+    return need.most
+
+
+def the_most_or_a_checkpoints(need: Need) -> int:
+    """Ask for the most; for all that are missing where a started request exports a checkpoint (vLLM 0.30)."""
+    return need.missing if need.checkpoint and need.started else need.most
+
+
+def missing_and_spare(need: Need) -> int:
+    """Ask for those that are missing, at most the most, with K more for a checkpoint of a started one (vLLM 0.31)."""
+    return min(need.missing, need.most + (need.spare if need.checkpoint and need.started else 0))
+
+
+def missing(need: Need) -> int:
+    """Ask for those that are missing, at most the most (vLLM 0.32)."""
+    return min(need.missing, need.most)
+
+
+@dataclass(frozen=True, slots=True)
+class StateNeed:
+    """Blocks that have to be free for a chunk."""
+
+    blocks: Callable[[Need], int]
+
+
+STATE_NEED: Rule[StateNeed] = Rule(
+    "How many blocks does a chunk ask for in a recurrent group in `align` mode whose table is too short?",
+    {
+        "most": Value(
+            StateNeed(the_most),
+            "The most that it may take: the running one, one for a copy of a tail, one for a checkpoint, and K if the "
+            "request starts; one too many where a hit ends inside the block that the chunk ends in.",
+            "vLLM to 0.29",
+        ),
+        "most-or-checkpoint": Value(
+            StateNeed(the_most_or_a_checkpoints),
+            "As `most`; all that are missing where a request that has started exports a checkpoint.",
+            "vLLM 0.30",
+        ),
+        "missing-and-spare": Value(
+            StateNeed(missing_and_spare),
+            "Those that are missing, as `most` at most, with K more where a request that has started exports a "
+            "checkpoint.",
+            "vLLM 0.31",
+        ),
+        "missing": Value(StateNeed(missing), "Those that are missing, as `most` at most.", "vLLM 0.32"),
+    },
+    When(
+        "with a recurrent group in `align` mode",
+        lambda options, requests: any(group.aligned for group in options.groups),
+    ),
 )

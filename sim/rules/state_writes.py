@@ -37,14 +37,41 @@ Leaves = Callable[[Sequence[Span], int, int], list[Left]]
 """(the step's prefill rows in the order of the batch, block, kernel chunk) -> what is left beside each row's end."""
 
 
+Ends = list[tuple[int, int]]
+"""Kernel chunks of a step: the row of each, and the offset at its end."""
+
+
 def own_grid(spans: Sequence[Span], block: int, chunk: int) -> list[Left]:
     """Each row's kernel chunks end at multiples of ``chunk``; the one of a boundary is counted in whole chunks a block.
 
     A start off that grid is finished to it first (vLLM PR 34798), so that a chunk that divides the block ends at every
-    boundary (vLLM to 0.29). One that does not gives the end of another chunk, of the row before too (vLLM issues
+    boundary (vLLM to 0.30). One that does not gives the end of another chunk, of the row before too (vLLM issues
     57266 and 57278). Where no such chunk is there the release's engine dies; here nothing is left.
     """
-    ends: list[tuple[int, int]] = []
+    return _counted(spans, block, chunk, _sliced)
+
+
+def own_grid_indexed(spans: Sequence[Span], block: int, chunk: int) -> list[Left]:
+    """Leave what :func:`own_grid` leaves, each kernel chunk by its own index (vLLM 0.31): one before the first is
+    counted from the
+    batch's end, also for a block of less than a chunk."""
+    return _counted(spans, block, chunk, _indexed)
+
+
+def _sliced(ends: Ends, at: int, count: int, stride: int) -> Ends:
+    """Take a slice; a negative start counts from the end, and a single state goes into every column."""
+    taken = ends[at : at + count * stride : stride] if stride else []
+    return taken * count if len(taken) == 1 else taken
+
+
+def _indexed(ends: Ends, at: int, count: int, stride: int) -> Ends:
+    """Take each by its index; a negative one counts from the end."""
+    taken = [at + i * stride for i in range(count)]
+    return [ends[i] for i in taken] if -len(ends) <= taken[0] and taken[-1] < len(ends) else []
+
+
+def _counted(spans: Sequence[Span], block: int, chunk: int, take: Callable[[Ends, int, int, int], Ends]) -> list[Left]:
+    ends: Ends = []
     first: list[int] = []
     for i, span in enumerate(spans):
         first.append(len(ends))
@@ -55,12 +82,9 @@ def own_grid(spans: Sequence[Span], block: int, chunk: int) -> list[Left]:
     for i, span in enumerate(spans):
         column = span.start // block
         count = -(-span.end // block) - 1 - column
-        if count <= 0 or stride == 0:
+        if count <= 0:
             continue
-        at = first[i] + stride - 1 - span.start % block // chunk
-        # Negative positions count from the end, as in the releases' own slice; a single state goes into every column.
-        taken = ends[at : at + count * stride : stride]
-        taken = taken * count if len(taken) == 1 else taken
+        taken = take(ends, first[i] + stride - 1 - span.start % block // chunk, count, stride)
         if len(taken) == count:
             left += [Left(source, end, i, column + j) for j, (source, end) in enumerate(taken)]
     return left
@@ -120,7 +144,13 @@ STATE_WRITES: Rule[StateWrites] = Rule(
             "`mamba_chunk_size` divides the block; else the ends of other kernel chunks, `block // mamba_chunk_size` "
             "of them a block; decode rows with drafts leave the states after each token, from the last one's column "
             "on.",
-            "vLLM to 0.29, issues 57266, 57278",
+            "vLLM to 0.30, issues 57266, 57278",
+        ),
+        "align-and-all-indexed": Value(
+            StateWrites(own_grid_indexed),
+            "As `align-and-all`; where `mamba_chunk_size` does not divide the block, a kernel chunk that would lie "
+            "before the batch's first is counted from its end.",
+            "vLLM 0.31",
         ),
         "align": Value(
             StateWrites(),

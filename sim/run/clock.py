@@ -6,7 +6,7 @@ step that starts at t.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from itertools import groupby
 from typing import Any
@@ -14,10 +14,12 @@ from typing import Any
 import simpy
 
 from stateat.sim.engine.step import Step
+from stateat.sim.errors import ChangeError
 from stateat.sim.events import Observer
 from stateat.sim.options import Costs, Options
 from stateat.sim.run.engine import Engine
 from stateat.sim.workload import Arrival
+from stateat.sim.workload.named_states import StateChange
 
 LIVELOCK_STEPS = 200
 """Steps without a token, and no arrival pending, after which nothing will ever move again."""
@@ -50,6 +52,7 @@ class Simulation:
         progress: Progress | None = None,
         resets: Sequence[int] = (),
         reset_running: bool = False,
+        changes: Sequence[StateChange] = (),
     ) -> None:
         self.env = simpy.Environment()
         self.scheduler = scheduler
@@ -74,6 +77,10 @@ class Simulation:
         """The next one last."""
         self._resets = sorted(resets)
         self._reset_running = reset_running
+        self._changes = deque(changes)
+        """Changes of the cache by name that are still to come, in order."""
+        self._named: dict[str, Arrival | None] = dict.fromkeys(change.request for change in changes)
+        """Requests that they name, as far as they have come."""
         self._followers: dict[str, list[Arrival]] = defaultdict(list)
         for arrival in arrivals:
             if arrival.after is not None:
@@ -86,8 +93,11 @@ class Simulation:
         self.env.process(self._arrive())
         self.env.process(self._abort())
         self.env.process(self._reset())
+        self.env.process(self._change())
         engine = self.env.process(self._steps())
         self.env.run(until=engine)
+        for change in self._changes:
+            raise ChangeError(f"{change.where}: found at {change.time}, allowed before the run ends, at {self._now}")
         self.observer.end(self.index, self._now, self.livelock)
 
     @property
@@ -108,6 +118,8 @@ class Simulation:
                 self._done([arrival.id])
                 continue
             self.scheduler.add(arrival, self._now)
+            if arrival.id in self._named:
+                self._named[arrival.id] = arrival
         if self._sleeping is not None and not self._sleeping.triggered:
             self._sleeping.succeed()
 
@@ -129,6 +141,24 @@ class Simulation:
             if time > self.env.now:
                 yield self.env.timeout(time - self.env.now)
             self.scheduler.reset(self._reset_running)
+
+    def _change(self) -> Process:
+        """No step is skipped in which something changes."""
+        for time in [change.time for change in self._changes]:
+            if time > self.env.now:
+                yield self.env.timeout(time - self.env.now)
+
+    def _tell_changes(self) -> None:
+        """Tell the engine of the changes that are due before the next step."""
+        while self._changes and self._changes[0].time <= self.env.now:
+            change = self._changes.popleft()
+            arrival = self._named[change.request]
+            if arrival is None:
+                raise ChangeError(
+                    f"{change.where}: found request {change.request!r}, which has not come by {self._now}, allowed one "
+                    "that has"
+                )
+            self.scheduler.change(change, arrival)
 
     def _done(self, names: Iterable[str]) -> None:
         for name in names:
@@ -159,6 +189,7 @@ class Simulation:
                 self.index += skipped
                 yield self.env.timeout(skipped * lasts)
                 continue
+            self._tell_changes()
             step = self.scheduler.step(self.index, self._now, self._budget())
             self.index += 1
             self.calls += 1
@@ -175,7 +206,7 @@ class Simulation:
 
     def _expects(self) -> bool:
         """True if something is still to happen that might set a stuck engine going."""
-        return bool(self.coming or self._aborts or self.scheduler.aborting)
+        return bool(self.coming or self._aborts or self._changes or self.scheduler.aborting)
 
     def _budget(self) -> int:
         """Token budget of the step."""

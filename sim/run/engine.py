@@ -14,6 +14,7 @@ from stateat.sim.engine.step import Step
 from stateat.sim.events import Observer
 from stateat.sim.releases.policy import Policy
 from stateat.sim.workload import Arrival
+from stateat.sim.workload.named_states import StateChange
 
 
 class Engine(Protocol):
@@ -53,6 +54,10 @@ class Engine(Protocol):
 
     def reset(self, running: bool = False) -> None:
         """Empty the prefix cache in the next step; ``running``: preempt the running requests for it."""
+        ...
+
+    def change(self, change: StateChange, arrival: Arrival) -> None:
+        """Evict or place a state of this request's tokens in the next step, which raises InputError if it cannot."""
         ...
 
     def jump(self, step: int) -> int:

@@ -21,7 +21,7 @@ from stateat.sim.adapters.coherence import Coherence
 from stateat.sim.adapters.heard import Impossible
 from stateat.sim.adapters.log import numbered
 from stateat.sim.engine.scheduler import Scheduler
-from stateat.sim.errors import InputError, MissingError, PolicyError, StateatError
+from stateat.sim.errors import ChangeError, InputError, MissingError, PolicyError, StateatError
 from stateat.sim.events import SCHEMA, Event, Fanout, Finding, Group, Observer
 from stateat.sim.options import Options
 from stateat.sim.releases import presets
@@ -37,6 +37,7 @@ from stateat.sim.scenario.counts import COUNTS
 from stateat.sim.scenario.load import Run, Scenario, check_truth, runs
 from stateat.sim.scenario.truth import DIGEST, SEVERAL, Truth, changed, told
 from stateat.sim.workload import Arrival
+from stateat.sim.workload.named_states import StateChange
 
 
 def simulate(
@@ -70,7 +71,10 @@ def simulate(
             measure=measure,
             resets=run.workload.resets,
             reset_running=run.workload.reset_running_requests,
+            changes=run.changes,
         )
+    except ChangeError as error:
+        raise ChangeError(f"{error} (variant {run.name})") from error
     except (PolicyError, InputError) as error:
         raise type(error)(f"{run.scenario}, variant {run.name}: {error}") from error
     return replace(outcome, variant=run.variant, engine=run.engine)
@@ -91,6 +95,7 @@ def drive(
     measure: Callable[[int, int], None] | None = None,
     resets: Sequence[int] = (),
     reset_running: bool = False,
+    changes: Sequence[StateChange] = (),
 ) -> Outcome:
     """An engine (the reference one) under these requests, with the oracle beside it; ``about`` names it in a log."""
     started = perf_counter()
@@ -113,7 +118,7 @@ def drive(
         said = {**policy.in_force(), **(about or {}), "oracle": told(truth)}
         everyone.run(SCHEMA, options.preset, options.groups, drafts, said)
         with _fitting(truth):
-            Simulation(scheduler, options, requests, budgets, everyone, tick, resets, reset_running).run()
+            Simulation(scheduler, options, requests, budgets, everyone, tick, resets, reset_running, changes).run()
     outcome = outcome_of(options.preset, options.preset, options.groups, table, auditor, tally, digest, truth)
     return replace(outcome, free_blocks=scheduler.free_blocks, wall_s=perf_counter() - started)
 

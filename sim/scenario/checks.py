@@ -11,7 +11,7 @@ from stateat.sim.scenario import truth
 from stateat.sim.scenario.counts import pins_to_zero
 from stateat.sim.scenario.models import Whole
 from stateat.sim.schema import Complaint, choice
-from stateat.sim.workload import inline
+from stateat.sim.workload import inline, named_states
 
 
 def whole(model: Whole) -> Iterator[Complaint]:
@@ -40,6 +40,10 @@ def engine(model: Options) -> Iterator[Complaint]:
             f"found {model.num_blocks}, allowed at least {least}: the null block, one for each group "
             f"({len(model.groups)}) and one for each draft ({model.speculative.num_speculative_tokens})",
         )
+    yield from _state_pool(model)
+    for name in model.group_times_to_live:
+        if name not in (known := [g.name for g in model.groups if g.prefix_cacheable]):
+            yield ("group_times_to_live", name), choice(name, known)
     if model.offload.blocks and not model.enable_prefix_caching:
         yield (
             ("offload", "blocks"),
@@ -76,6 +80,20 @@ def _drafts(model: Speculative) -> Iterator[Complaint]:
         before = max(before, last)
 
 
+def _state_pool(model: Options) -> Iterator[Complaint]:
+    """Problems of a pool apart for states."""
+    states = sum(group.kind == "recurrent" for group in model.groups)
+    least = states * (1 + model.speculative.num_speculative_tokens)
+    if model.num_state_blocks and not states:
+        yield ("num_state_blocks",), f"found {model.num_state_blocks}, allowed 0 without a recurrent group"
+    elif 0 < model.num_state_blocks < least:
+        yield (
+            ("num_state_blocks",),
+            f"found {model.num_state_blocks}, allowed 0 or at least {least}: one and one for each draft "
+            f"({model.speculative.num_speculative_tokens}) of each recurrent group ({states})",
+        )
+
+
 def _lacks(model: Options) -> Iterator[Complaint]:
     """Options that the release does not have."""
     from stateat.sim.releases.presets import table
@@ -84,17 +102,22 @@ def _lacks(model: Options) -> Iterator[Complaint]:
     if not any(names(model)):
         yield from lacks(model.over_ranks(), table(model.preset, model.rules))
     interval, blocks = model.prefix_cache_retention_interval, _spans(model)
-    if interval and not any(g.kind == "recurrent" or g.sliding_window for g in model.groups):
+    sparse = [g.name for g in model.groups if g.kind == "recurrent" or g.sliding_window]
+    if interval and not sparse:
         yield (
             ("prefix_cache_retention_interval",),
             f"found {interval}, allowed 0 or none without a recurrent group or a sliding window: "
             "full attention keeps all",
         )
-    if interval and blocks and interval % lcm(*blocks):
-        yield (
-            ("prefix_cache_retention_interval",),
-            f"found {interval}, allowed 0 or a multiple of the scheduler block {lcm(*blocks)}",
-        )
+    places: list[tuple[tuple[str, ...], int | None]] = [(("prefix_cache_retention_interval",), interval)]
+    for name, own in model.group_retention_intervals.items():
+        if name not in sparse:
+            text = choice(name, sparse) if sparse else f"found {name!r}, allowed none without such a group"
+            yield ("group_retention_intervals", name), f"{text} (a recurrent group, or one with a sliding window)"
+        places.append((("group_retention_intervals", name), own))
+    for place, tokens in places:
+        if tokens and blocks and tokens % lcm(*blocks):
+            yield place, f"found {tokens}, allowed 0 or a multiple of the scheduler block {lcm(*blocks)}"
 
 
 def _spans(model: Options) -> list[int]:
@@ -164,10 +187,23 @@ def _workload(model: Whole) -> Iterator[Complaint]:
     for i, budget in enumerate(model.workload.budgets):
         if budget > cap:
             yield ("budgets", i), f"found {budget}, allowed at most {cap} (max_num_batched_tokens)"
+    yield from _named(model)
     if model.workload.requests is not None:
         drafts = model.engine.speculative.num_speculative_tokens
         complaints = inline.check(model.workload.requests, model.engine.max_model_len, drafts)
         yield from _below(("requests",), complaints)
+
+
+def _named(model: Whole) -> Iterator[Complaint]:
+    """Problems of the states that are placed or evicted by name."""
+    engine, written = model.engine, model.workload.requests
+    groups = {group.name: group.prefix_cacheable for group in engine.groups}
+    unit = engine.over_ranks().hash_unit if _spans(engine) else 1
+    for key, states in (("evict", model.workload.evict), ("place", model.workload.place)):
+        if states and not engine.enable_prefix_caching:
+            yield (key,), f"found {len(states)} states, allowed none without enable_prefix_caching"
+        ids = None if written is None else [request.id for request in written]
+        yield from _below((key,), named_states.check(states, groups, ids, unit))
 
 
 def expectation(

@@ -36,6 +36,7 @@ from stateat.sim.schema import Complaint, choice, described
 from stateat.sim.workload import Arrival
 from stateat.sim.workload.generate import Workload, requests
 from stateat.sim.workload.inline import arrivals_of, too_long
+from stateat.sim.workload.named_states import StateChange
 
 M = TypeVar("M", bound=BaseModel)
 SHOWN_VARIANTS = 10
@@ -64,6 +65,8 @@ class Run:
     """The scenario file's folder."""
     where: str = ""
     """File, line and key of the workload, for messages."""
+    changes: tuple[StateChange, ...] = ()
+    """States that are evicted or placed by name, in order."""
     elsewhere: bool = False
     """True if it runs on a release for which the file expects nothing."""
     compared: bool = True
@@ -450,8 +453,8 @@ def _expected(
 
 
 def _run(file: Path, node: Node, shape: File | None, whole: Whole, variant: str, case: str) -> Run:
-    at = node.get("workload") or node
-    at = at.get("trace") or at
+    workload = node.get("workload") or node
+    at = workload.get("trace") or workload
     return Run(
         scenario=shape.name if shape else "",
         variant=variant,
@@ -464,4 +467,14 @@ def _run(file: Path, node: Node, shape: File | None, whole: Whole, variant: str,
         workload=whole.workload,
         base=file.parent,
         where=f"{place(file, at.line)}: {at.path}",
+        changes=tuple(sorted(_changes(file, workload, whole), key=lambda change: (change.time, change.places))),
     )
+
+
+def _changes(file: Path, node: Node, whole: Whole) -> Iterator[StateChange]:
+    groups = [group.name for group in whole.engine.groups]
+    for key, states in (("evict", whole.workload.evict), ("place", whole.workload.place)):
+        for i, state in enumerate(states):
+            at, path = locate(node, (key, i))
+            where = f"{place(file, at.line)}: {path}"
+            yield StateChange(state.at, key == "place", groups.index(state.group), state.request, state.offset, where)

@@ -28,6 +28,7 @@ from stateat.sim.workload.arrivals import ClosedLoop, Gamma, Poisson, Steps
 from stateat.sim.workload.generate import Workload
 from stateat.sim.workload.inline import Request
 from stateat.sim.workload.lengths import Empirical, Fixed, Lognormal, Uniform
+from stateat.sim.workload.named_states import NamedState
 from stateat.sim.workload.prefixes import Level, MultiTurn, NoPrefixes, Repeat, Tree
 from stateat.sim.workload.traces import Trace
 
@@ -41,6 +42,7 @@ TABLES: dict[str, tuple[type[Any], ...]] = {
     "`engine.costs`": (Costs,),
     "`workload`": (Workload,),
     "`workload.requests[]`": (Request,),
+    "`workload.evict[]`": (NamedState,),
     "`workload.arrivals` with `kind: poisson`": (Poisson,),
     "`workload.arrivals` with `kind: gamma`": (Gamma,),
     "`workload.arrivals` with `kind: closed-loop`": (ClosedLoop,),

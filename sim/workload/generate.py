@@ -17,6 +17,7 @@ from stateat.sim.workload.arrivals import Arrivals, Start, Steps, schedule
 from stateat.sim.workload.files import resolve
 from stateat.sim.workload.inline import Request, arrivals_of
 from stateat.sim.workload.lengths import Empirical, Fixed, Lengths, draw
+from stateat.sim.workload.named_states import NamedState
 from stateat.sim.workload.prefixes import (
     MultiTurn,
     NoPrefixes,
@@ -48,6 +49,13 @@ class Workload(Strict):
     reset_running_requests: bool = False
     """Resets first put the running requests back to the head of the queue, as preempted ones, so that no block is
     in use; they are admitted again in the same step."""
+    evict: list[NamedState] = Field(default_factory=list, max_length=MAX_REQUESTS)
+    """States, and blocks of attention, that are evicted by name, with whatever else their slots stand for; who uses
+    such a slot keeps it. One that is not there then is an error."""
+    place: list[NamedState] = Field(default_factory=list, max_length=MAX_REQUESTS)
+    """States that are placed: published in a slot of their own, which holds the true state of that prefix; of
+    attention all blocks up to the offset that are not there. Behind what is evicted at the same time. No live
+    release can do it."""
     requests: list[Request] | None = None
     """Requests written out."""
     trace: Trace | None = None

@@ -22,7 +22,7 @@ from stateat.sim.workload import Arrival
 
 pytestmark = pytest.mark.live
 
-RELEASES = ("0.26.0", "0.29.0", "0.33.0")
+RELEASES = ("0.26.0", "0.29.0", "0.30.0", "0.31.0", "0.33.0")
 
 
 @st.composite

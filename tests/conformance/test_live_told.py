@@ -19,13 +19,14 @@ from stateat.sim.conformance.compare import Decisions
 from stateat.sim.errors import RefusedError
 from stateat.sim.events import Group, Observer
 from stateat.sim.options import Options, Speculative
+from stateat.sim.releases.presets import PRESETS
 from stateat.sim.run.engine import Make
 from stateat.sim.run.simulate import drive
 from stateat.sim.workload import Arrival
 
 pytestmark = pytest.mark.live
 
-RELEASES = ("0.26.0", "0.27.0", "0.28.0", "0.29.0", "0.30.0", "0.31.0", "0.32.0", "0.33.0")
+RELEASES = [preset.removeprefix("vllm-") for preset in PRESETS]
 HYBRID = (Group("attention", "full-attention", 128, eagle=True), Group("gdn", "recurrent", 128))
 SERVER = Options(HYBRID, max_num_batched_tokens=512, max_num_seqs=8, clock="steps")
 

@@ -117,10 +117,11 @@ def test_a_kept_world_is_decided_as_its_release_decided_it(world: dict[str, Any]
 
 
 def test_a_kept_world_is_not_met_by_another_decision() -> None:
-    """Negative control: each kept world tells a budget that is one smaller, or an output more."""
-    for each in KEPT:
+    """Negative control: each kept world that ends tells a token more in its first prompt."""
+    for each in (each for each in KEPT if not each["release"]["totals"]["livelock"]):
         world = World.of(each["scenario"])
-        more = replace(world.arrivals[0], max_tokens=world.arrivals[0].max_tokens + 1)
+        *before, (seed, length) = world.arrivals[0].segments
+        more = replace(world.arrivals[0], segments=(*before, (seed, length + 1)))
         changed = replace(world, arrivals=(more, *world.arrivals[1:])).plain(each["scenario"]["name"])
         assert list(kept.differences({**each, "scenario": changed}))
 

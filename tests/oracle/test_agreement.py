@@ -79,7 +79,7 @@ def test_i5_a_hit_that_the_group_has_not_published_in_that_slot(hit: int, slot: 
     assert (finding.invariant, finding.group, finding.claimed) == ("I5", "gdn", hit)
 
 
-@pytest.mark.parametrize("why", Withdrawal)
+@pytest.mark.parametrize("why", [why for why in Withdrawal if why is not Withdrawal.ASKED])
 def test_i5_a_hit_is_on_what_was_published_before_its_own_admission(why: Withdrawal) -> None:
     """What the admission itself withdraws, and publishes, is told before the hit."""
     for seconds, invariants in ((0, []), (1, ["I5"])):
@@ -91,6 +91,15 @@ def test_i5_a_hit_is_on_what_was_published_before_its_own_admission(why: Withdra
         others = [story.run("a", 16, 32, 7, (32, 9))] if seconds else []
         story.step(withdrawn, *others, story.admit("b", 16, 7), story.run("b", 16, 32, 7, (32, 8)))
         assert [finding.invariant for finding in story.findings] == invariants
+
+
+def test_i5_what_the_scenario_evicts_is_gone_before_the_first_decision() -> None:
+    story = Story()
+    story.arrive("a", "b", seed=1)
+    story.step(story.admit("a"), story.run("a", 0, 16, -1, (16, 7)), story.claim(7, "a", 16, b"x"))
+    asked = story.unclaim(7, "x", Withdrawal.ASKED)
+    story.step(asked, story.admit("b", 16, 7), story.run("b", 16, 32, 7, (32, 8)))
+    assert [finding.invariant for finding in story.findings] == ["I5"]
 
 
 def test_i5_a_claim_of_the_very_admission_is_no_hit() -> None:

@@ -51,7 +51,7 @@ def test_a_group_in_all_mode_sets_no_grid_wherever_it_stands(
     aligned: int, every: int, prompts: list[int], preset: str
 ) -> None:
     """The split is for groups in align mode alone; the order of groups changes nothing that is decided or found."""
-    assume(presets.PRESETS[preset]["state_writes"] == "align-and-all")
+    assume(presets.PRESETS[preset]["state_writes"] != "align")
     states = Group("gdn", "recurrent", aligned), Group("ssd", "recurrent", every, False, "all")
     found = []
     for groups in ((*states, ATTENTION), (*reversed(states), ATTENTION), (ATTENTION, *reversed(states))):

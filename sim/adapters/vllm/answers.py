@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, NotRequired, TypeVar
 
 from pydantic import Discriminator, Field, StringConstraints, Tag, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
@@ -64,6 +64,7 @@ class StepAnswer(TypedDict):
     """Decisions of a step."""
 
     aborted: list[Event]
+    evicted: NotRequired[list[bool]]
     log: list[Event]
     rows: list[RowSaid]
     given: Table

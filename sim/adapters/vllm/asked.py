@@ -135,11 +135,13 @@ def labelled(engines: Sequence[AskedEngine]) -> list[AskedEngine]:
 
 def nearest(version: str) -> str:
     """The preset of the newest release that is no newer than this version; the oldest where all are newer."""
-    known = {preset: _numbers(preset.removeprefix("vllm-")) for preset in presets.PRESETS}
-    if not version:
-        return next(reversed(known))
-    older = [preset for preset, numbers in known.items() if numbers <= _numbers(version)]
-    return older[-1] if older else next(iter(known))
+    older = [preset for preset in presets.PRESETS if not is_newer(preset, version)]
+    return older[-1] if older else next(iter(presets.PRESETS))
+
+
+def is_newer(preset: str, version: str) -> bool:
+    """True if a preset's release is newer than this version."""
+    return _numbers(preset) > _numbers(version)
 
 
 def _numbers(version: str) -> list[int]:

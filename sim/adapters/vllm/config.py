@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any
 
 from stateat.sim.events import Group
@@ -28,6 +28,9 @@ REACH: Mapping[type, Mapping[str, str]] = {
         "preset": OURS,
         "rules": OURS,
         "num_blocks": SENT,
+        "num_state_blocks": ALONE,
+        "group_retention_intervals": ALONE,
+        "group_times_to_live": ALONE,
         "max_num_batched_tokens": SENT,
         "max_num_seqs": SENT,
         "max_concurrent_batches": SENT,
@@ -112,11 +115,17 @@ def refused(said: Options | Arrival, place: str) -> Iterator[str]:
             yield f"{place}.rules.{rule}: found {value}, allowed none: a release decides by rules of its own"
 
 
+def _default(field: Field[Any]) -> Any:
+    return field.default if field.default is not MISSING else {}
+
+
 def _alone(said: Any, place: str) -> Iterator[str]:
     for field in fields(said):
         value, reach = getattr(said, field.name), REACH[type(said)][field.name]
-        if reach == ALONE and value != field.default:
-            found, allowed = (str(v).lower() if isinstance(v, bool) else v for v in (value, field.default))
+        if reach == ALONE and value != (default := _default(field)):
+            found, allowed = (
+                str(v).lower() if isinstance(v, bool) else "none" if v == {} else v for v in (value, default)
+            )
             yield f"{place}.{field.name}: found {found}, allowed {allowed}: it is the reference engine's alone"
         elif reach == PARTS and is_dataclass(value):
             yield from _alone(value, f"{place}.{field.name}")

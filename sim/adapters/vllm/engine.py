@@ -28,12 +28,13 @@ from stateat.sim.adapters.vllm.in_flight import InFlight
 from stateat.sim.adapters.vllm.process import Child
 from stateat.sim.cache.groups import CopyOnWrite
 from stateat.sim.cache.manager import KVCache
+from stateat.sim.cache.named_states import not_there
 from stateat.sim.engine.encoder import Encoder
 from stateat.sim.engine.request import Request
 from stateat.sim.engine.sampling import verify
 from stateat.sim.engine.sizing import Sizing
 from stateat.sim.engine.step import Step
-from stateat.sim.errors import EngineError, RefusedError
+from stateat.sim.errors import ChangeError, EngineError, RefusedError
 from stateat.sim.events import Observer
 from stateat.sim.options import Options
 from stateat.sim.releases.policy import Policy
@@ -44,6 +45,7 @@ from stateat.sim.worker.pipeline import Batch
 from stateat.sim.worker.state import Asked
 from stateat.sim.worker.worker import Row
 from stateat.sim.workload import Arrival
+from stateat.sim.workload.named_states import StateChange
 
 
 class LiveScheduler:
@@ -78,7 +80,7 @@ class LiveScheduler:
         self._exports: dict[int, dict[str, int]] = {}
         """Offsets of the states that requests export on their way, by the step in which that was decided."""
         self._exporting: dict[str, int] = {}
-        """Those of the step that runs."""
+        """Offsets that the step that runs exports."""
         self.worker = rules.worker(
             options.groups,
             self.num_drafts,
@@ -102,6 +104,7 @@ class LiveScheduler:
         self._aborted: dict[str, bool] = {}
         """Requests to take away; true: behind the next step's decisions."""
         self._reset = ""
+        self._evict: list[tuple[StateChange, dict[str, Any]]] = []
         self._loads = options.kv_consumer
         """Something writes into blocks beside the steps, so that the release frees them late."""
 
@@ -116,18 +119,8 @@ class LiveScheduler:
         self.observer.arrive(
             request.id, request.index, time, arrival.segments, None, request.max_outputs, arrival.encoder
         )
-        prompt = segment_ids(arrival.segments).astype("<i4").tobytes()
-        self.child.ask(
-            {
-                "do": "add",
-                "id": request.id,
-                "prompt": base64.b64encode(prompt).decode(),
-                "max_tokens": arrival.max_tokens,
-                "external": arrival.external,
-                "encoder": [(item.start, item.length, item.key.hex()) for item in request.items],
-            },
-            ADDED,
-        )
+        said = _prompt(request, arrival) | {"do": "add", "max_tokens": arrival.max_tokens, "external": arrival.external}
+        self.child.ask(said, ADDED)
         self._loads = self._loads or arrival.external > 0
         self.requests[request.id] = request
 
@@ -148,6 +141,12 @@ class LiveScheduler:
     def reset(self, running: bool = False) -> None:
         """Empty the release's prefix cache before the next step; ``running``: those that run are put back first."""
         self._reset = "running" if running else "idle"
+
+    def change(self, change: StateChange, arrival: Arrival) -> None:
+        """Evict a state by name before the next step; nobody can give a release a state that it did not compute."""
+        if change.places:
+            raise RefusedError(f"{self.child.name} cannot run this: {change.where}: a release cannot be given a state")
+        self._evict.append((change, _spoken(Request(arrival, self.options, self.seed), arrival)))
 
     @property
     def free_blocks(self) -> int:
@@ -174,7 +173,17 @@ class LiveScheduler:
         result = Step()
         aborted = self._taken_away(late=False)
         reset, self._reset = self._reset, ""
-        said = self.child.ask({"do": "step", "budget": budget, "abort": aborted, "reset": reset}, STEP)
+        evict, self._evict = self._evict, []
+        asked = {"do": "step", "budget": budget, "abort": aborted, "reset": reset}
+        if evict:
+            asked["evict"] = [{"group": change.group, "offset": change.offset} | spoken for change, spoken in evict]
+        said = self.child.ask(asked, STEP)
+        evicted = said.get("evicted", [])
+        for i, (change, _) in enumerate(evict):
+            if not evicted[i : i + 1] or not evicted[i]:
+                raise ChangeError(
+                    f"{change.where}: {not_there(self.options, change.request, change.group, change.offset)}"
+                )
         self._gone(aborted, said["aborted"], result)
         self._hear(said["log"])
         rows = self._rows(index, said["rows"])
@@ -370,6 +379,18 @@ class LiveScheduler:
 
     def _on_unclaim(self, group: int, slot: int, key: str, why: str) -> None:
         self.observer.unclaim(group, slot, _key(key), why)
+
+
+def _prompt(request: Request, arrival: Arrival) -> dict[str, Any]:
+    """A request as a worker makes one; where it has items the tokens are a text's, and the items are named apart."""
+    prompt = base64.b64encode(segment_ids(arrival.segments).astype("<i4").tobytes()).decode()
+    items = [(item.start, item.length, item.key.hex()) for item in request.items]
+    return {"id": request.id, "prompt": prompt, "encoder": items}
+
+
+def _spoken(request: Request, arrival: Arrival) -> dict[str, Any]:
+    """A request as a worker makes one, with all that it will say."""
+    return _prompt(request, arrival) | {"outputs": _ids(request.tokens.ids[request.num_prompt :])}
 
 
 def _key(text: str) -> bytes:

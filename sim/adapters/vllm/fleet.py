@@ -15,11 +15,13 @@ from stateat.sim.adapters.vllm.asked import (
     AskedEngine,
     asked,
     check_apart,
+    is_newer,
     labelled,
     nearest,
     of_python,
     of_release,
 )
+from stateat.sim.adapters.vllm.config import PHYSICAL
 from stateat.sim.adapters.vllm.engine import LiveScheduler
 from stateat.sim.adapters.vllm.process import Child
 from stateat.sim.errors import EngineError, InputError, RefusedError, StateatError
@@ -30,6 +32,8 @@ from stateat.sim.scenario.load import Run
 
 CLEAN = {"poisoned": 0}
 """Expectation of a run on an engine for which the file expects nothing."""
+NOT_ASKED = f"the rules of its worker ({', '.join(PHYSICAL)}) and the names of its stops"
+"""Parts of an engine that are not asked of it, since no scheduler has them."""
 Make = Callable[[Policy, Observer, int], LiveScheduler]
 """(policy, observer, seed): a scheduler that has not stepped yet."""
 
@@ -181,24 +185,31 @@ class Fleet:
             each = self._labels.setdefault(each.label, each)
         return each
 
-    def _near(self, each: AskedEngine) -> str:
-        """The preset that an engine stands nearest to: which states a chunk reads and writes is not asked of it."""
+    def _near(self, each: AskedEngine, own: str) -> str:
+        """The preset of what is not asked of an engine (:data:`NOT_ASKED`): that of the release which it comes from, or
+        the newest before that; ``own``, the variant's, where it does not say. A warning says which, and why."""
         version = ""
         # Why it does not start is told by each of its runs.
         with suppress(StateatError):
             version = self.says(each)
-        preset = nearest(version)
+        preset = nearest(version) if version else own
+        if version:
+            order = "the oldest that there is" if is_newer(preset, version) else "the newest that is no newer"
+            why = f"it comes from vLLM {version}, of which there is no preset: of {preset}, {order}, are {NOT_ASKED}"
+        else:
+            why = (
+                "it does not say which release it comes from (no tag such as v0.33.0 in git, no vllm/_version.py, no "
+                f"notes of a package): of {own}, the variant's own preset, are {NOT_ASKED}"
+            )
         if f"vllm-{version}" not in presets.PRESETS and each.label not in self._failed:
-            why = f"of {version} there is no preset" if version else "it does not say which release it comes from"
-            what = f"{preset} stands in for it where it cannot be asked (what a worker reads and writes)"
-            self._say(f"{each.label}: {why}; {what}")
+            self._say(f"{each.label}: {why}")
         return preset
 
     def _on(self, run: Run, spec: str) -> Run:
         each = self._resolve(spec, run.options.preset)
         if each is None:
             return run
-        options = replace(run.options, preset=self._near(each), rules={})
+        options = replace(run.options, preset=self._near(each, run.options.preset), rules={})
         away = run.options.preset != f"vllm-{each.release}"
         expect: Mapping[str, Any] | None = CLEAN if away else run.expect
         compared = not run.options.rules

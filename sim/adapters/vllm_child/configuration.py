@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import typing
 
-from objects import Strange, Unsupported, attribute, bare, call, call_like, has_field, refusing
+from objects import FORMERLY, Strange, Unsupported, attribute, bare, call, call_like, has_field, refusing
 from overlap import staged
 from placeholders import Grammar, Lenient, features_in_window
 from stand_ins import stands_in
@@ -38,6 +39,7 @@ class Configuration:
         self._validate(config)
         block, unit = self._sizes(utils, cache, config)
         self._partial_hits(self.wanted["partial_hits"])
+        self._retention()
         with refusing("engine"):
             # The asynchronous one takes the same arguments, and does not name them.
             scheduler = call_like(
@@ -57,6 +59,13 @@ class Configuration:
         self._encoder(scheduler)
         self.hold(scheduler)
         return scheduler, self._hasher(utils, config, unit)
+
+    def _retention(self):
+        """Set the variable from which a release without the option takes it."""
+        interval = self.wanted["prefix_cache_retention_interval"]
+        os.environ.pop("VLLM_PREFIX_CACHE_RETENTION_INTERVAL", None)
+        if interval is not None:
+            os.environ["VLLM_PREFIX_CACHE_RETENTION_INTERVAL"] = str(interval)
 
     def _drafts_in_a_pipeline(self, scheduler, config):
         """Say that a server hands drafts over otherwise, and refuse those that count no token then."""
@@ -382,7 +391,8 @@ class Configuration:
         interval = wanted["prefix_cache_retention_interval"]
         yield "engine.prefix_cache_retention_interval", interval, coordinator.retention_interval
         # The release itself narrows it to caches where it can help.
-        junctions = getattr(cache, "enable_mamba_shared_prefix_checkpoint", False)  # 0.31
+        names = (name := "enable_mamba_shared_prefix_checkpoint", FORMERLY[name])
+        junctions = any(getattr(cache, each, False) for each in names)
         yield "engine.shared_prefix_checkpoint", wanted["shared_prefix_checkpoint"], junctions
         encoder = scheduler.encoder_cache_manager
         yield "engine.encoder_cache_size", wanted["encoder_cache_size"], encoder.cache_size

@@ -170,7 +170,8 @@ class Ears:
         pool.cache_partial_block = self._caching(pool.cache_partial_block)
         pool.move_block_hashes = self._because("move", pool.move_block_hashes)
         pool.reset_prefix_cache = self._resetting(pool.reset_prefix_cache)
-        pool.evict_blocks = self._because("evict", pool.evict_blocks)
+        self._evict_blocks = attribute(pool, "evict_blocks")
+        pool.evict_blocks = self._because("evict", self._evict_blocks)
         pool.get_new_blocks = self._handing_out(pool.get_new_blocks)
         pool._insert_block_hash = self._inserting(pool._insert_block_hash)
         self._wrap_index()
@@ -179,6 +180,15 @@ class Ears:
         index = self.pool.cached_block_hash_to_block
         index.insert = self._inserted(index.insert)
         index.pop = self._removed(index.pop)
+
+    def evict(self, group, key):
+        """Evict the blocks that are published in a group under a hash; False if none is."""
+        found = self.pool.cached_block_hash_to_block._cache.get(key + group.to_bytes(4, "big"))
+        if found is None:
+            return False
+        blocks = set(found) if isinstance(found, dict) else {found.block_id}
+        self._because("asked", self._evict_blocks)(blocks)
+        return True
 
     def _resetting(self, reset):
         def wrapped(*args, **kwargs):

@@ -29,16 +29,19 @@ class Strange(Exception):
 
 NEWER = {
     "disable_eagle_block_drop": (False, "engine.speculative.block_drop: false"),  # 0.30
-    "enable_mamba_shared_prefix_checkpoint": (False, "engine.shared_prefix_checkpoint"),  # 0.31
+    "enable_mamba_shared_prefix_checkpoint": (False, "engine.shared_prefix_checkpoint"),  # 0.30, there as in FORMERLY
     "num_prefill_checkpoint_blocks": (0, "engine.num_prefill_checkpoint_blocks"),  # 0.29
-    "prefix_cache_retention_interval": (None, "engine.prefix_cache_retention_interval"),  # 0.29
 }
 """Arguments and fields that only later releases have: what their absence stands for, and the option."""
+
+FORMERLY = {"enable_mamba_shared_prefix_checkpoint": "enable_mamba_fine_grained_prefix_cache"}  # 0.30
+"""Names that fields had before."""
 
 WITHOUT = frozenset(
     {
         "disable_lookahead_block_hashes",  # 0.33: before, no hash looks ahead, asked or not
         "num_hash_lookahead_tokens",  # 0.33
+        "prefix_cache_retention_interval",  # 0.29: before, an environment variable, which is set
         "prefill_checkpoint_alignment",  # 0.30: before, a constant of the kernel, which is not run here
     }
 )
@@ -54,6 +57,8 @@ def accepted(what, names, wanted):
     for name, value in wanted.items():
         if name in names:
             found[name] = value
+        elif FORMERLY.get(name) in names:
+            found[FORMERLY[name]] = value
         elif name in NEWER:
             absent, option = NEWER[name]
             if value != absent:

@@ -23,6 +23,7 @@ class Session:
         self.ears = Ears(self.scheduler, wanted)
         self.checkpoints = Checkpoints(self.scheduler, wanted)
         self.connector = Connector()
+        self.unit = wanted["hash_unit"]
         self.depth = self.scheduler.vllm_config.max_concurrent_batches
         self.outputs = deque()
         """Outputs of the scheduler whose steps are under way, the oldest first; an empty one too."""
@@ -40,28 +41,39 @@ class Session:
 
     def add(self, said):
         """A request arrives."""
-        from vllm.sampling_params import SamplingParams
-        from vllm.v1.request import Request
-
         if said["external"]:
             self._connect("external tokens")
             self.connector.external[said["id"]] = said["external"]
+        self.scheduler.add_request(self._request(said, said["max_tokens"]))
+        return {}
+
+    def _request(self, said, max_tokens):
+        """A request of these tokens, with the hashes of its prompt."""
+        from vllm.sampling_params import SamplingParams
+        from vllm.v1.request import Request
+
         tokens = array("i")
         tokens.frombytes(base64.b64decode(said["prompt"]))
-        sampling = SamplingParams(max_tokens=said["max_tokens"], ignore_eos=True, temperature=0.0)
-        self.scheduler.add_request(
-            call(
-                Request,
-                request_id=said["id"],
-                prompt_token_ids=tokens.tolist(),
-                sampling_params=sampling,
-                pooling_params=None,
-                arrival_time=0.0,
-                mm_features=features(said["encoder"]) or None,
-                block_hasher=self.hasher,
-            )
+        sampling = SamplingParams(max_tokens=max_tokens, ignore_eos=True, temperature=0.0)
+        return call(
+            Request,
+            request_id=said["id"],
+            prompt_token_ids=tokens.tolist(),
+            sampling_params=sampling,
+            pooling_params=None,
+            arrival_time=0.0,
+            mm_features=features(said["encoder"]) or None,
+            block_hasher=self.hasher,
         )
-        return {}
+
+    def _evict(self, said):
+        """Evict what is published in a group under a prefix; False if nothing is."""
+        request = self._request(said, max(len(said["outputs"]), 1))
+        for token in said["outputs"]:
+            # One by one: what fills a block with outputs is hashed when it comes.
+            request.append_output_token_ids(token)
+        hashes, index = request.block_hashes, said["offset"] // self.unit - 1
+        return index < len(hashes) and self.ears.evict(said["group"], hashes[index])
 
     def _connect(self, why):
         """Attach the connector, if there is none. Who gets tokens from one is a consumer of KV transfers, and with
@@ -94,6 +106,7 @@ class Session:
         aborted = self.abort(said)["log"]
         if said["reset"]:
             ears.log.append(["reset", self._reset(said["reset"] == "running")])
+        evicted = [self._evict(each) for each in said.get("evict", ())]
         ears.stops.clear()
         ears.offered.clear()
         scheduler.max_num_scheduled_tokens = min(said["budget"], ears.cap)
@@ -105,6 +118,7 @@ class Session:
         given, copies = ears.take_step()
         return {
             "aborted": aborted,
+            "evicted": evicted,
             "log": ears.take(),
             "rows": self._rows(output),
             "given": given,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from stateat.sim.events import Group
 from stateat.sim.explain.shortest import shortest_repeat
 from stateat.sim.options import Options
 from stateat.sim.printable import one_line, plural
@@ -50,6 +51,7 @@ def head(options: Options, live: bool = False) -> list[str]:
     parts.append(f"a request pins {' + '.join(said)}")
     if per_token:
         pool = plural(options.num_blocks, "block")
+        pool += f", and {options.num_state_blocks} of states" if options.num_state_blocks else ""
         parts.append(f"alone it has room for {plural(_room(options, pinned), 'token')} in the pool of {pool}")
     return parts
 
@@ -73,8 +75,20 @@ def mode(options: Options) -> str:
 
 def _room(options: Options, pinned: Mapping[str, tuple[str, int]]) -> int:
     """Tokens of one request for which each group has its blocks, the null block apart."""
-    sizes, blocks = [], options.num_blocks - 1
-    for group in options.groups:
+    if not options.num_state_blocks:
+        return _room_in(options, pinned, options.groups, options.num_blocks - 1)
+    states = [group for group in options.groups if group.recurrent]
+    others = [group for group in options.groups if not group.recurrent]
+    return min(
+        _room_in(options, pinned, others, options.num_blocks - 1),
+        _room_in(options, pinned, states, options.num_state_blocks),
+    )
+
+
+def _room_in(options: Options, pinned: Mapping[str, tuple[str, int]], groups: Iterable[Group], blocks: int) -> int:
+    """Tokens of one request for which these groups have their blocks in a pool of so many."""
+    sizes = []
+    for group in groups:
         if group.recurrent and not group.aligned and options.scheduler_reserve_full_isl:
             # It lets go of what lies behind it, but admission wants room for all of it.
             sizes.append(group.block_size)
@@ -83,6 +97,8 @@ def _room(options: Options, pinned: Mapping[str, tuple[str, int]]) -> int:
             blocks -= pinned[group.name][1]
         else:
             sizes.append(group.block_size)
+    if not sizes:
+        return options.max_model_len if blocks >= 0 else 0
     most = range(max(blocks, 0) * min(sizes) + 1)
     return max(bisect_right(most, blocks, key=lambda tokens: sum(-(-tokens // size) for size in sizes)) - 1, 0)
 

@@ -19,6 +19,7 @@ WRITES = {
     "pre": "copy before the step, into the column where its chunk ends",
     "post": "copy after verification, of the boundary that it passed",
     "load": "load from a connector or a tier",
+    "place": "placed by the scenario",
 }
 """Writes that are no chunk, in words."""
 _SEVERITIES = tuple(Severity)

@@ -64,7 +64,7 @@ class Comparison:
         """What it is, in a word or two: two worlds of one fault often have the same."""
         if self.difference is not None:
             return self.difference.kind
-        return self.text.splitlines()[0] if self.text else ""
+        return re.sub(r"\d+", "#", self.text.partition(": b'")[0])
 
 
 def compare(world: World, make: Make) -> Comparison:

@@ -6,15 +6,14 @@ Blocks, pools and prompts are small, and prompts begin alike, so that most world
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
-from random_worlds.keys import LATER, SWITCHED
 from random_worlds.world import World
 from stateat.sim.events import Group
-from stateat.sim.options import METHODS, Options, Speculative, spread
+from stateat.sim.options import LOOK_AHEAD_METHODS, METHODS, Options, Speculative, spread
 from stateat.sim.workload import Arrival
 
 T = TypeVar("T")
@@ -50,7 +49,7 @@ class _Drawing:
         options = replace(self.options(groups, unit, speculative, arrivals), decode_context_parallel_size=ranks)
         if self.chance(0.2):
             options, arrivals = self.encoded(options, arrivals)
-        options = self.later(options)
+        options = self.in_flight(options)
         budgets: tuple[int, ...] = ()
         if self.chance(0.2):
             budgets = tuple(self.whole(0, options.max_num_batched_tokens) for _ in range(self.whole(1, 4)))
@@ -62,17 +61,26 @@ class _Drawing:
     # Configuration.
 
     def speculative(self) -> Speculative:
-        method, drafts = self.one([*METHODS, "mtp", "ngram"]), self.one([1, 1, 2, 2, 3, 3, 4, 6, 8])
-        ahead = method != "ngram"
+        method, drafts = self.one([*METHODS, *LOOK_AHEAD_METHODS]), self.one([1, 1, 2, 2, 3, 3, 4, 6, 8])
+        ahead = method in LOOK_AHEAD_METHODS
+        # A suffix drafter is always asked for K.
+        ranges = self.ranges(drafts) if method != "suffix" and self.chance(0.13) else None
         return Speculative(
             method,
             drafts,
             self.accepted(drafts),
-            draft_slots=self.one([0, 0, 1, 2]) if not ahead or self.chance(0.2) else 0,
+            num_speculative_tokens_per_batch_size=ranges,
+            proposed_drafts=self.accepted(drafts) if self.chance(0.1 if ahead else 0.5) else None,
+            draft_slots=self.one([0, 0, 1, 2]) if method == "ngram" or self.chance(0.2) else 0,
             multi_module=method == "mtp" and self.chance(0.6),
             block_drop=not ahead or self.chance(0.7),
             hash_lookahead=not ahead or self.chance(0.7),
         )
+
+    def ranges(self, drafts: int) -> tuple[tuple[int, int, int], ...]:
+        """Drafts by the requests of a step."""
+        first = self.whole(1, 3)
+        return ((1, first, drafts), (first + 1, 256, self.whole(0, drafts)))
 
     def accepted(self, drafts: int) -> tuple[int, ...]:
         return tuple(self.whole(0, drafts) for _ in range(self.whole(1, 3)))
@@ -163,14 +171,26 @@ class _Drawing:
         scarce = max(3 * least // 4, len(groups) + drafts + 1)
         return self.one([scarce, least, least + 2, least + 5, 3 * least // 2, 2 * least, 8 * least, 10_000])
 
-    def later(self, options: Options) -> Options:
-        """Options that a live release was not told before."""
-        drawn: dict[str, Any] = {
-            "async_scheduling": self.chance(0.5),
-            "max_concurrent_batches": self.one([1, 1, 2, 2, 3, 4]),
-        }
-        known = {field.name for field in fields(Options)}
-        return replace(options, **{name: drawn[name] for name in LATER if name in SWITCHED and name in known})
+    def in_flight(self, options: Options) -> Options:
+        """Steps in flight: asynchronous, or the stages of a pipeline."""
+        asynchronous, stages = self.chance(0.4), self.one([2, 2, 3, 4])
+        if asynchronous:
+            stages = stages if self.chance(0.2) else 1
+        elif options.speculative.num_speculative_tokens or self.chance(0.8):
+            # No release hands drafts over in time to a pipeline that is not asynchronous.
+            stages = 1
+        return replace(
+            options,
+            async_scheduling=asynchronous,
+            max_concurrent_batches=stages,
+            kv_consumer=self.chance(0.1),
+            speculative=self.beside(options.speculative) if asynchronous else options.speculative,
+        )
+
+    def beside(self, speculative: Speculative) -> Speculative:
+        """A drafter that runs beside asynchronous steps."""
+        looked_up = speculative.method in ("ngram", "suffix") and not speculative.draft_slots
+        return replace(speculative, method="ngram_gpu") if looked_up and self.chance(0.9) else speculative
 
     # Requests.
 
@@ -201,9 +221,13 @@ class _Drawing:
                 self.one([1, 2, 5, 12, min(2 * widest, 24)]),
                 self.accepted(drafts) if drafts and self.chance(0.5) else None,
                 external=self.whole(0, prompt - 1) if connector and self.chance(0.5) else 0,
-                abort=time + taken_away if not after and self.chance(0.06) else None,
+                abort=time + taken_away if not after and self.chance(0.07) else None,
                 after=after,
             )
+            if drafts and self.chance(0.1):
+                arrival = replace(arrival, proposed_drafts=self.accepted(drafts))
+            if arrival.abort is not None and self.chance(0.4):
+                arrival = replace(arrival, abort_late=True)
             made.append(arrival)
             time += self.whole(0, gap)
         return tuple(made)

@@ -10,15 +10,10 @@ from typing import Any
 from random_worlds.world import World
 from stateat.sim.adapters.vllm.config import OURS, REACH, SENT
 from stateat.sim.events import Group
-from stateat.sim.options import Options, Speculative
+from stateat.sim.options import METHODS, Options, Speculative
 from stateat.sim.releases.presets import PRESETS
 from stateat.sim.run.result import Outcome
 from stateat.sim.workload import Arrival
-
-LATER = ("async_scheduling", "max_concurrent_batches")
-"""Options that no live release is told yet: left at their defaults, until both sides run them and :data:`SWITCHED`
-names them."""
-SWITCHED: tuple[str, ...] = ()
 
 UNDRAWN = frozenset({"preset", "rules", "initial_block_size", "clock", "costs", "acceptance_rate"})
 """Options of this side that decide nothing under a preset's own rules, or only when steps begin and which drafts are
@@ -77,7 +72,7 @@ def _drawn(part: type, field: Field[Any]) -> bool:
     if part is World:
         return field.name != "options"
     reach = REACH[part][field.name]
-    return (reach in (SENT, OURS) or field.name in SWITCHED) and field.name not in UNDRAWN
+    return reach in (SENT, OURS) and field.name not in UNDRAWN
 
 
 KEYS: Mapping[str, Key] = {
@@ -130,7 +125,14 @@ SHAPES: Mapping[str, Callable[[World], bool]] = {
         world.options.speculative.eagle and 0 < _flags(world) < len(world.options.groups)
     ),
     "drafter looks ahead, no group flagged": lambda world: world.options.speculative.eagle and not _flags(world),
-    **{f"drafter {m}": _drafting(m) for m in ("ngram", "mtp", "eagle", "eagle3", "dflash", "dspark")},
+    **{f"drafter {method}": _drafting(method) for method in METHODS},
+    "steps in flight, synchronous": lambda world: (
+        world.options.max_concurrent_batches > 1 and not world.options.async_scheduling
+    ),
+    "steps in flight, more than two": lambda world: world.options.batch_queue > 2,
+    "asynchronous beside drafts": lambda world: (
+        bool(world.options.async_scheduling) and world.options.speculative.num_speculative_tokens > 0
+    ),
     "retention 0": lambda world: world.options.prefix_cache_retention_interval == 0,
     "retention every so many": lambda world: bool(world.options.prefix_cache_retention_interval),
 }
@@ -167,6 +169,16 @@ def _one_size(world: World) -> World:
     size = next(group.block_size for group in world.options.groups if group.aligned)
     groups = (replace(group, block_size=size) if group.aligned else group for group in world.options.groups)
     return _put_option(world, "groups", tuple(groups))
+
+
+def in_mode(world: World, mode: str) -> World:
+    """The world in a mode: ``sync``, a step at a time, ``async``, or ``any``, as it was drawn."""
+    if mode == "sync":
+        return KEYS["max_concurrent_batches"].reset(KEYS["async_scheduling"].reset(world))
+    return world if mode == "any" else _put_option(world, "async_scheduling", True)
+
+
+MODES = ("any", "sync", "async")
 
 
 def only(world: World, names: set[str]) -> World:

@@ -16,7 +16,7 @@ import yaml
 from random_worlds import kept
 from random_worlds.compare import EQUAL, REFUSED, Comparison, compare
 from random_worlds.draw import world as drawn
-from random_worlds.keys import KEYS, only, under
+from random_worlds.keys import KEYS, MODES, in_mode, only, under
 from random_worlds.shrink import shrink
 from random_worlds.table import Column, text
 from random_worlds.world import World
@@ -42,17 +42,17 @@ def known() -> list[str]:
     return [found.release for found in install.installed() if f"vllm-{found.release}" in PRESETS]
 
 
-def world_of(release: str, seed: int, index: int, keys: Sequence[str] = ()) -> World:
-    """World ``index`` of a seed for a release; with ``keys`` all others are at their defaults."""
-    return under(only(drawn(seed, index), set(keys)), f"vllm-{release}")
+def world_of(release: str, seed: int, index: int, keys: Sequence[str] = (), mode: str = "any") -> World:
+    """World ``index`` of a seed for a release, in a mode; with ``keys`` all others are at their defaults."""
+    return under(in_mode(only(drawn(seed, index), set(keys)), mode), f"vllm-{release}")
 
 
-def column(release: str, seed: int, indices: Sequence[int], keys: Sequence[str] = ()) -> Column:
+def column(release: str, seed: int, indices: Sequence[int], keys: Sequence[str] = (), mode: str = "any") -> Column:
     """Compare these worlds of one release."""
     counts = Column(release)
     with live(release) as compared:
         for index in indices:
-            world = world_of(release, seed, index, keys)
+            world = world_of(release, seed, index, keys, mode)
             started = perf_counter()
             found = compared(world)
             counts.seconds += perf_counter() - started
@@ -80,7 +80,9 @@ def main(given: Sequence[str] | None = None) -> int:
     columns = {release: Column(release) for release in releases}
     parts = [range(i, min(i + CHUNK, asked.count)) for i in range(0, asked.count, CHUNK)]
     with ProcessPoolExecutor(asked.jobs) as pool:
-        jobs = [pool.submit(column, release, asked.seed, part, keys) for release in releases for part in parts]
+        jobs = [
+            pool.submit(column, release, asked.seed, part, keys, asked.mode) for release in releases for part in parts
+        ]
         for job in jobs:
             part = job.result()
             columns[part.release].merge(part)
@@ -107,7 +109,7 @@ def main(given: Sequence[str] | None = None) -> int:
 def _show(release: str, seed: int, index: int, keys: Sequence[str], asked: argparse.Namespace) -> int:
     """Print a world, as small as it differs, and in what; 1 if it does."""
     with live(release) as compared:
-        world = world_of(release, seed, index, keys)
+        world = world_of(release, seed, index, keys, asked.mode)
         found = compared(world)
         if found.status not in (EQUAL, REFUSED) and not asked.whole:
             world = shrink(world, lambda smaller: _same(compared(smaller), found))
@@ -138,6 +140,7 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     add("--seed", type=int, default=0, help="which worlds (0)")
     add("--jobs", type=int, default=1, help="processes (1)")
     add("--keys", default="", help="keys that may be away from their defaults, such as watermark,groups.eagle; all")
+    add("--mode", choices=MODES, default="any", help="a step at a time, asynchronous, or as drawn (any)")
     add("--json", type=Path, help="a file for the table as data")
     add("--shrink", type=int, default=1, help="differences of each release that are shrunk and printed (1)")
     add("--world", type=int, help="this one world alone, with its first difference, shrunk")

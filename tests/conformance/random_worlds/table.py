@@ -37,7 +37,7 @@ class Column:
         if found.outcome is not None:
             self.reached.update(name for name, holds in REACHED.items() if holds(found.outcome))
         if found.fault:
-            self.faults[index] = f"{found.status}: {found.kind}"
+            self.faults[index] = f"{found.status}: {found.text or found.kind}"
         elif found.status != "equal":
             self.refusals[f"{found.status}: {found.text}"] += 1
 

@@ -54,7 +54,7 @@ class World:
         outputs = {arrival.id: arrival.max_tokens for arrival in self.arrivals}
         return bool(outputs) and not (
             any(complaints(options))
-            or any(accepted > drafts for accepted in options.speculative.cycle)
+            or any(each > drafts for each in (*options.speculative.cycle, *(options.speculative.proposed_drafts or ())))
             or any(budget > options.max_num_batched_tokens for budget in self.budgets)
             or any(list(_wrong(arrival, options.max_model_len, drafts, outputs)) for arrival in self.arrivals)
         )
@@ -109,8 +109,10 @@ def _wrong(arrival: Arrival, longest: int, drafts: int, outputs: Mapping[str, in
         yield "external"
     if any(start + length > prompt for start, length in arrival.encoder):
         yield "encoder"
-    if any(accepted > drafts for accepted in arrival.accepted_drafts or ()):
+    if any(each > drafts for each in (*(arrival.accepted_drafts or ()), *(arrival.proposed_drafts or ()))):
         yield "accepted_drafts"
+    if arrival.abort_late and arrival.abort is None:
+        yield "abort_late"
     if arrival.after is not None and arrival.after not in names[: names.index(arrival.id)]:
         yield "after"
     if arrival.abort is not None and arrival.after is None and arrival.abort < arrival.time:

@@ -112,10 +112,10 @@ def test_what_names_no_engine_is_refused() -> None:
 
 
 def test_the_nearest_preset_is_the_newest_that_is_no_newer() -> None:
-    versions = ["0.20.0", "0.26.0", "0.27.1", "0.28.0rc1", "0.29.1.dev3+gabc", "0.31.0", "0.33.0", "1.0", ""]
-    near = ["0.26.0", "0.26.0", "0.27.0", "0.28.0", "0.29.0", "0.29.0", "0.33.0", "0.33.0", "0.33.0"]
+    versions = ["0.20.0", "0.26.0", "0.27.1", "0.28.0rc1", "0.29.1.dev3+gabc", "0.31.0", "0.33.0", "1.0"]
+    near = ["0.26.0", "0.26.0", "0.27.1", "0.28.0", "0.29.0", "0.31.0", "0.33.0", "0.33.0"]
     assert [nearest(version) for version in versions] == [f"vllm-{release}" for release in near]
-    for low, high in itertools.pairwise(versions[:-1]):
+    for low, high in itertools.pairwise(versions):
         assert nearest(low) <= nearest(high)
 
 

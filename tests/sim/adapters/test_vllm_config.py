@@ -22,6 +22,9 @@ OTHERS: dict[type, dict[str, Any]] = {
         "preset": "vllm-0.33.0",
         "rules": {"worker": "v1"},
         "num_blocks": 99,
+        "num_state_blocks": 9,
+        "group_retention_intervals": {"gdn": 64},
+        "group_times_to_live": {"gdn": 5},
         "max_num_batched_tokens": 99,
         "max_num_seqs": 9,
         "max_concurrent_batches": 2,
@@ -116,20 +119,18 @@ def test_a_mode_of_a_recurrent_group_is_sent() -> None:
 def test_what_only_the_reference_engine_has_has_a_default_to_be_at() -> None:
     for part, table in REACH.items():
         for field in fields(part):
-            assert table[field.name] != ALONE or field.default is not MISSING
+            assert table[field.name] != ALONE or field.default is not MISSING or field.default_factory is dict
 
 
 def test_what_is_refused_is_named_with_what_was_found_and_is_allowed() -> None:
     options = replace(
         OPTIONS,
-        decode_context_parallel_size=2,
         offload=Offload(8),
         groups=(replace(GROUPS[0], prefix_cacheable=False), GROUPS[1]),
         rules={"split": "no", "worker": "v1"},
     )
     assert list(refused(options, "engine")) == [
         "engine.groups.0.prefix_cacheable: found false, allowed true: it is the reference engine's alone",
-        "engine.decode_context_parallel_size: found 2, allowed 1: it is the reference engine's alone",
         "engine.offload.blocks: found 8, allowed 0: it is the reference engine's alone",
         "engine.rules.split: found no, allowed none: a release decides by rules of its own",
     ]

@@ -76,30 +76,63 @@ def test_a_python_of_ones_own_is_called_by_its_path_and_is_nobodys_release(start
     assert all(on.elsewhere and on.expect == {"poisoned": 0} for on in spread)
 
 
-def test_a_checkout_is_nobodys_release_and_takes_the_nearest_preset(started: list[str], tmp_path: Path) -> None:
+NOT_ASKED = (
+    "the rules of its worker (grid, restore_column, state_writes, undrafted_rows, worker) and the names of its stops"
+)
+
+
+def test_a_checkout_without_a_version_is_nobodys_release_and_takes_each_variants_preset_and_says_so(
+    started: list[str], tmp_path: Path
+) -> None:
     warned: list[str] = []
     with Fleet([checkout(tmp_path / "main")], warn=warned.append) as fleet:
         spread = [on for run in runs() for on in fleet.spread(run)]
         assert [(on.variant, on.options.preset) for on in spread] == [
-            ("old gate@vllm:main", "vllm-0.33.0"),
-            ("fixed gate@vllm:main", "vllm-0.33.0"),
+            ("old gate@vllm:main", "vllm-0.26.0"),
+            ("fixed gate@vllm:main", "vllm-0.27.0"),
         ]
         assert all(on.elsewhere for on in spread)
-        stands_in = "vllm-0.33.0 stands in for it where it cannot be asked (what a worker reads and writes)"
-        assert warned == [f"vllm:main: it does not say which release it comes from; {stands_in}"]
-        (tmp_path / "main" / "vllm" / "_version.py").write_text("__version__ = '0.27.1'\n")
-        assert fleet.spread(runs()[1])[0].options.preset == "vllm-0.27.0"
-        assert fleet.spread(runs()[1])[0].elsewhere
+    why = (
+        "it does not say which release it comes from (no tag such as v0.33.0 in git, no vllm/_version.py, no notes of a"
+    )
+    assert warned == [
+        f"vllm:main: {why} package): of vllm-{release}, the variant's own preset, are {NOT_ASKED}"
+        for release in ("0.26.0", "0.27.0")
+    ]
 
 
-@pytest.mark.parametrize(("release", "preset"), [("0.30.0", "0.29.0"), ("0.31.0", "0.29.0"), ("0.33.0", "")])
+@pytest.mark.parametrize(
+    ("version", "preset", "order"),
+    [
+        ("0.27.1", "0.27.1", ""),
+        ("0.29.1.dev3", "0.29.0", "the newest that is no newer"),
+        ("0.34.0", "0.33.0", "the newest that is no newer"),
+        ("0.26.1", "0.26.0", "the newest that is no newer"),
+        ("0.25.1", "0.26.0", "the oldest that there is"),
+    ],
+)
+def test_a_checkout_takes_the_preset_of_the_release_that_it_says_and_what_stands_in_for_another_is_said(
+    started: list[str], tmp_path: Path, version: str, preset: str, order: str
+) -> None:
+    warned: list[str] = []
+    with Fleet([checkout(tmp_path / "main")], warn=warned.append) as fleet:
+        (tmp_path / "main" / "vllm" / "_version.py").write_text(f"__version__ = '{version}'\n")
+        spread = [on for run in runs() for on in fleet.spread(run)]
+    assert {on.options.preset for on in spread} == {f"vllm-{preset}"} and all(on.elsewhere for on in spread)
+    told = f"vllm:main: it comes from vLLM {version}, of which there is no preset: of vllm-{preset}, {order}, are "
+    assert warned == ([told + NOT_ASKED] if order else [])
+
+
+@pytest.mark.parametrize(("release", "preset"), [("0.28.1", "0.28.0"), ("0.31.0", ""), ("0.33.0", "")])
 def test_a_release_without_a_preset_says_which_one_stands_in(started: list[str], release: str, preset: str) -> None:
     warned: list[str] = []
     with Fleet([f"vllm:{release}"], warn=warned.append) as fleet:
         spread = [on for run in runs() for on in fleet.spread(run)]
     assert {on.options.preset for on in spread} == {f"vllm-{preset or release}"}
-    stands_in = f"vllm-{preset} stands in for it where it cannot be asked (what a worker reads and writes)"
-    assert warned == ([f"vllm:{release}: of {release} there is no preset; {stands_in}"] if preset else [])
+    told = (
+        f"vllm:{release}: it comes from vLLM {release}, of which there is no preset: of vllm-{preset}, the newest that "
+    )
+    assert warned == ([f"{told}is no newer, are {NOT_ASKED}"] if preset else [])
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(["clean", "edited", "0.27.0"])))

@@ -17,6 +17,7 @@ from stateat.sim.options import Offload, Options, Speculative
 from stateat.sim.releases.policy import Policy
 from stateat.sim.run.simulate import drive
 from stateat.sim.workload import Arrival
+from stateat.sim.workload.named_states import StateChange
 
 
 def members(protocol: type) -> set[str]:
@@ -72,4 +73,6 @@ def test_a_scheduler_needs_every_member_of_the_interface() -> None:
     piped = replace(tiered, max_concurrent_batches=3, num_prefill_checkpoint_blocks=0)
     used |= agree(piped, (first, replace(first, id="c", index=2, abort=3)))
     used |= agree(replace(options, speculative=Speculative("mtp", 2)), (first,))
+    groups_of_a = [StateChange(21, places, 1, "a", 128) for places in (False, True)]
+    used |= agree(options, (first, again), changes=groups_of_a)
     assert used == members(Cache) | members(LowerTier)

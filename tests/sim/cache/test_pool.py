@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from stateat.sim.cache.pool import BlockPool
+from stateat.sim.cache.victims import chooser
 from stateat.sim.events import NULL
+from stateat.sim.rules.eviction import Eviction, Victim
 
 BLOCKS, GROUPS = 9, 2
 KEYS = [b"a", b"b", b"c", b"d"]
@@ -276,7 +278,7 @@ def test_blocks_that_a_step_in_flight_may_use_come_back_once_it_has_run() -> Non
 
 @pytest.mark.parametrize(("deepest", "order"), [([], [4, 8, 12]), ([1], [12, 8, 4])])
 def test_the_deepest_state_goes_first_where_that_is_the_rule(deepest: list[int], order: list[int]) -> None:
-    pool = BlockPool(4, GROUPS, deepest_first=deepest)
+    pool = BlockPool(4, GROUPS, choose=chooser(Eviction(Victim.DEEPEST_STATE), deepest))
     blocks = pool.take(3)
     for block, tokens in zip(blocks, (4, 8, 12), strict=True):
         pool.insert(1, str(tokens).encode(), block, tokens)

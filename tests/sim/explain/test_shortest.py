@@ -103,7 +103,12 @@ def test_every_release_has_a_shortest_prompt(
     if any(lacks(options, table(preset, {}))):
         pytest.skip("the release has no such option")
     found = shortest_repeat(options)
-    assert found is not None and found.tokens is not None
+    assert found is not None
+    if preset in ("vllm-0.30.0", "vllm-0.31.0") and "block_drop" in drafter and sizes == (64, 64, None):
+        # A flagged group's lookup gives a block up all the same, and the split leaves no state there.
+        assert found.tokens is None
+        return
+    assert found.tokens is not None
     assert [repeat_hits(options, n) for n in (found.tokens - 1, found.tokens)] == [False, True]
 
 

@@ -105,6 +105,10 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         },
         {"preset": "vllm-0.29.0", "long_prefill_token_threshold": 3, "speculative": Speculative("mtp", 3)},
     ),
+    "releases to vLLM 0.28 cut the placeholders": (
+        {"long_prefill_token_threshold": 3, "speculative": Speculative("mtp", 3)},
+        {"long_prefill_token_threshold": 3, "speculative": Speculative("mtp", 2)},
+    ),
     "releases refuse one that leaves no token": (
         {"max_num_batched_tokens": 64, "max_num_seqs": 32, "speculative": Speculative("ngram", 2, draft_slots=2)},
         {"max_num_batched_tokens": 65, "max_num_seqs": 32, "speculative": Speculative("ngram", 2, draft_slots=2)},
@@ -118,6 +122,14 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"groups": (STATES,), **PARALLEL, "preset": "vllm-0.29.0"},
     ),
     "releases to vLLM 0.27 look attention up": ({**EXTERNAL, **PARALLEL}, PARALLEL),
+    "vLLM 0.26 drops as many outputs": (
+        {"async_scheduling": True, "speculative": Speculative("mtp", 2)},
+        {"async_scheduling": True, "speculative": Speculative("mtp", 2), "preset": "vllm-0.27.0"},
+    ),
+    "vLLM 0.26 counts what comes late": (
+        {"async_scheduling": True, "max_concurrent_batches": 3},
+        {"async_scheduling": True, "max_concurrent_batches": 2},
+    ),
     "a release loads and stores beside its steps": ({"offload": Offload(8)}, {}),
     "any release counts a block too few": (EXTERNAL, {}),
     "with a connector a server of vLLM 0.33": (

@@ -50,4 +50,12 @@ def test_no_scenario_shows_a_rule_that_its_run_does_not_ask() -> None:
                 shown |= rules - unasked
     assert found == CONTROLS
     # Each of them is asked somewhere: by a variant that says so, or by what its preset decides.
-    assert ASKED - shown <= {"draft_slots", "drafter_modules", "checkpoint", "threshold", "running", "stale_output"}
+    assert ASKED - shown <= {
+        "draft_slots",
+        "drafter_modules",
+        "checkpoint",
+        "threshold",
+        "running",
+        "stale_output",
+        "state_need",
+    }

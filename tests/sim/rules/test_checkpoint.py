@@ -32,11 +32,14 @@ def test_a_chunk_that_does_not_end_its_prefill_exports_into_a_speculative_block_
     assert outcome.poisoned == 0 and outcome.wrong_reads == 0
 
 
+AT_ITS_END = {"each-chunk", "hash-unit", "at-prefill-end", "column-key"}
+
+
 @pytest.mark.parametrize(
     ("start", "end", "eagle", "exempt"),
     [
-        (32, 60, False, {"any-aligned-start", "at-prefill-end", "column-key"}),
-        (32, 60, True, {"at-prefill-end", "column-key"}),
+        (32, 60, False, {"any-aligned-start", *AT_ITS_END}),
+        (32, 60, True, AT_ITS_END),
         (33, 60, False, set()),
         # It does not reach the prefill's end: of what it exports the release of 0.29 does not ask.
         (32, 50, False, {"any-aligned-start"}),

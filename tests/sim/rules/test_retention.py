@@ -138,3 +138,54 @@ def test_in_all_mode_a_longer_prompt_hits_only_what_was_retained() -> None:
     prompts = [((1, 64),), ((1, 48), (2, 9)), ((1, 64), (3, 5))]
     outcome = drive(options, [Arrival("abc"[i], i, 5 * i, prompt) for i, prompt in enumerate(prompts)])
     assert outcome.hits == {"a": 0, "b": 48, "c": 48} and outcome.claims == 2
+
+
+@pytest.mark.parametrize("preset", ["vllm-0.26.0", "vllm-0.28.0"])
+def test_a_release_without_the_option_takes_the_interval_from_its_environment(preset: str) -> None:
+    asked = {interval: hits(preset, ("attention", "align"), interval) for interval in (None, 0, 32, 64)}
+    assert asked == {None: [0, 64, 32, 80], 0: [0, 0, 0, 80], 32: [0, 64, 32, 80], 64: [0, 64, 0, 80]}
+
+
+@pytest.mark.parametrize(("preset", "kept"), [("vllm-0.28.0", 96), ("vllm-0.29.0", 160)])
+def test_what_a_resend_needs_is_a_whole_scheduler_block_to_0_28(preset: str, kept: int) -> None:
+    """States have blocks of 32, attention has 48, and a hit may end at any 16: the tail is published too."""
+    heard = Published()
+    groups = (Group("attention", "full-attention", 48), Group("states", "recurrent", 32))
+    options = Options(
+        groups,
+        preset=preset,
+        max_num_batched_tokens=32,
+        prefix_cache_retention_interval=0,
+        cache_config_block_size=32,
+        clock="steps",
+    )
+    drive(options, [Arrival("a", 0, 0, ((1, 190),))], observers=[heard])
+    assert sorted(set(heard.ends)) == [kept, 176]
+
+
+@pytest.mark.parametrize(
+    ("own", "found"),
+    [
+        ({}, [0, 0, 0, 80]),
+        ({"window": None}, [0, 0, 0, 80]),
+        ({"states": None}, [0, 0, 0, 80]),
+        ({"window": None, "states": None}, [0, 64, 32, 80]),
+        ({"window": 32, "states": 32}, [0, 64, 32, 80]),
+        ({"window": 32, "states": 64}, [0, 64, 0, 80]),
+    ],
+)
+def test_an_interval_of_a_group_is_its_own(own: dict[str, int | None], found: list[int]) -> None:
+    """A hit is where all groups have kept something."""
+    groups = tuple(KEEPERS[kind] for kind in ("attention", "window", "align"))
+    options = Options(
+        groups,
+        preset="vllm-0.29.0",
+        max_num_batched_tokens=16,
+        prefix_cache_retention_interval=0,
+        group_retention_intervals=own,
+        clock="steps",
+    )
+    prompts = [((1, n), (9, 3)) if i else ((1, n),) for i, n in enumerate((81, 64, 40, 81))]
+    outcome = drive(options, [Arrival(f"r{i}", i, 10 * i, prompt) for i, prompt in enumerate(prompts)])
+    assert list(outcome.hits.values()) == found
+    assert not outcome.poisoned

@@ -54,9 +54,9 @@ workload:
 """
 
 
-TO_29 = {"vllm-0.26.0", "vllm-0.27.0", "vllm-0.28.0", "vllm-0.29.0"}
-SINCE_32 = {"vllm-0.32.0", "vllm-0.33.0"}
-SINCE_29 = {"vllm-0.29.0", *SINCE_32}
+SINCE_30 = {"vllm-0.30.0", "vllm-0.31.0", "vllm-0.32.0", "vllm-0.33.0"}
+SINCE_29 = {"vllm-0.29.0", *SINCE_30}
+TO_31 = {*PRESETS} - {"vllm-0.32.0", "vllm-0.33.0"}
 
 
 @pytest.fixture
@@ -117,6 +117,9 @@ def test_every_engine_key_arrives(written: Any) -> None:
   preset: vllm-0.33.0
   rules: {grid: recurrent-group}
   num_blocks: 77
+  num_state_blocks: 66
+  group_times_to_live: {gdn: 5}
+  group_retention_intervals: {gdn: 0}
   max_num_batched_tokens: 1000
   max_num_seqs: 5
   max_concurrent_batches: 3
@@ -174,14 +177,13 @@ def test_every_engine_key_arrives(written: Any) -> None:
     ("key", "option", "having"),
     [
         ("num_prefill_checkpoint_blocks", "num_prefill_checkpoint_blocks: 1", SINCE_29),
-        ("prefix_cache_retention_interval", "prefix_cache_retention_interval: 0", SINCE_29),
-        ("shared_prefix_checkpoint", "shared_prefix_checkpoint: true", SINCE_32),
+        ("shared_prefix_checkpoint", "shared_prefix_checkpoint: true", SINCE_30),
         ("speculative.multi_module", "speculative: {method: mtp, multi_module: true}", SINCE_29),
-        ("speculative.block_drop", "speculative: {block_drop: false}", SINCE_32),
+        ("speculative.block_drop", "speculative: {block_drop: false}", SINCE_30),
         (
             "groups[0].mamba_cache_mode",
             "groups: [{name: m, kind: recurrent, block_size: 64, mamba_cache_mode: all}]",
-            TO_29,
+            TO_31,
         ),
     ],
 )

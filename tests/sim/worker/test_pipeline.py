@@ -138,7 +138,7 @@ def test_what_a_dropped_step_was_to_make_true_is_withdrawn_where_that_is_the_rul
 @pytest.mark.parametrize(
     ("preset", "rules", "steps", "preempted"),
     [
-        # As the releases' own schedulers with two steps in flight and deferred frees: 8 of the 15 free nothing.
+        # As the releases' own schedulers, with a connector that consumes: 8 of the 14 free nothing.
         ("vllm-0.26.0", {}, 1267, 14),
         ("vllm-0.29.0", {}, 1267, 14),
         ("vllm-0.32.0", {}, 1267, 6),

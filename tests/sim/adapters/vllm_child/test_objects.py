@@ -19,8 +19,8 @@ def test_what_a_release_lacks_is_left_out_only_where_that_changes_nothing() -> N
     accepted = objects.accepted
     told = {"block_size": 32, "prefix_cache_retention_interval": None, "num_hash_lookahead_tokens": 3}
     assert accepted("CacheConfig", ["block_size"], told) == {"block_size": 32}
-    told |= {"prefix_cache_retention_interval": 0, "disable_eagle_block_drop": True}
-    with pytest.raises(objects.Unsupported, match=r"it has no engine\.prefix_c.*, no engine\.speculative\.bl"):
+    told |= {"num_prefill_checkpoint_blocks": 1, "disable_eagle_block_drop": True}
+    with pytest.raises(objects.Unsupported, match=r"it has no engine\.num_pref.*, no engine\.speculative\.bl"):
         accepted("CacheConfig", ["block_size"], told)
     with pytest.raises(objects.Strange, match=r"its CacheConfig has no watermark; known are vLLM 0\.26\.0 to 0\.33\.0"):
         accepted("CacheConfig", [], {"watermark": 0.0})

@@ -37,6 +37,13 @@ def test_the_head_shows_the_grid_that_the_rule_picks(told: SimpleNamespace) -> N
     assert text(Options((Group("attention", "full-attention", 16),))).startswith("no recurrent group · ")
 
 
+@pytest.mark.parametrize(("states", "said"), [(5, "4,784 tokens"), (4, "0 tokens")])
+def test_states_of_a_pool_apart_leave_the_other_to_attention(told: SimpleNamespace, states: int, said: str) -> None:
+    options = Options(told.groups, num_blocks=300, num_state_blocks=states, speculative=Speculative("mtp", 3))
+    # K slots of the drafter are attention's too: 299 blocks of 16.
+    assert text(options).endswith(f"alone it has room for {said} in the pool of 300 blocks, and {states} of states")
+
+
 # Prompt lengths around the law, and whether a repeat hit, in the recordings of vLLM 0.27.0 (blocks 16 and 1600).
 @pytest.mark.parametrize(
     ("options", "misses", "hits"),
