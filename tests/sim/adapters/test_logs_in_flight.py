@@ -25,7 +25,7 @@ MODES = (
     {"async_scheduling": True, "max_concurrent_batches": 3},
     {"max_concurrent_batches": 2},
 )
-EVERY = settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
+EVERY = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def heard(path: Path) -> Outcome:
