@@ -22,7 +22,7 @@ class AsyncDefault:
     forbidden: tuple[str, ...] = ("ngram", "suffix")
     """Drafters beside which it is refused."""
     on_v1: tuple[str, ...] = ()
-    """Those of them that the V2 runner knows and can be ahead of."""
+    """Drafters among them that the V2 runner knows and can be ahead of."""
     pipeline: str = ""
     """With a pipeline the V1 runner leaves it ``off`` by default, or it is ``forbidden`` too."""
 
@@ -43,7 +43,7 @@ ASYNC_DEFAULT: dict[str, AsyncDefault] = {
     "vllm-0.32.0": _FROM_0_31,
     "vllm-0.33.0": _FROM_0_33,
 }
-"""By preset."""
+"""Conditions by preset."""
 
 
 def by_default(options: Options, values: Mapping[str, str]) -> bool:
