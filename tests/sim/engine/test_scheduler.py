@@ -419,3 +419,25 @@ def test_who_does_not_fit_beside_others_waits_for_them_and_is_not_refused_for_go
     outcome, heard = play(options, ask("a", 64, 2), ask("b", 64, 2))
     assert (outcome.finished, outcome.rejected) == (2, 0)
     assert ("b", "blocks") in [event[2:] for event in heard.of("refuse")]
+
+
+@pytest.mark.parametrize("mode", [{}, {"async_scheduling": True}, {"max_concurrent_batches": 2}])
+def test_who_is_taken_away_late_has_run_in_that_step_and_nobody_hears_of_it(mode: dict[str, object]) -> None:
+    told: list[str] = []
+
+    class Heard(Observer):
+        def advance(self, request: str, *_: object) -> None:
+            told.append(f"{request} runs")
+
+        def output(self, request: str, count: int, tokens: object) -> None:
+            told.append(f"{request} is heard")
+
+        def abort(self, request: str) -> None:
+            told.append(f"{request} goes")
+
+    arrival = Arrival("a", 0, 0, ((1, 20),), 9, abort=0, abort_late=True)
+    outcome = drive(replace(PLAIN, clock="steps", **mode), [arrival], observers=[Heard()])  # type: ignore[arg-type]
+    assert "a is heard" not in told and told.count("a goes") == 1
+    if "max_concurrent_batches" not in mode:
+        assert told == ["a runs", "a goes"]
+    assert outcome.free_blocks == PLAIN.num_blocks - 1
