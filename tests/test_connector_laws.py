@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import Phase, assume, event, find, given, settings
 from hypothesis import strategies as st
-from worlds import Padded, World, worlds
+from worlds import SOUND, Padded, World, worlds
 
 from stateat.sim.cache.manager import KVCache
 from stateat.sim.events import Group
@@ -71,7 +71,7 @@ def cases(
         )
         for a in world.arrivals
     )
-    options = replace(world.options, rules=rules, offload=Offload(draw(st.integers(1, 200))))
+    options = replace(world.options, rules={**SOUND, **rules}, offload=Offload(draw(st.integers(1, 200))))
     resets = tuple(draw(st.lists(st.integers(0, 40), max_size=6)))
     if options.clock == "us":
         resets = tuple(8000 * time for time in resets)

@@ -99,7 +99,7 @@ def test_no_hit_covers_a_whole_prompt() -> None:
             else:
                 assert world.cache.grow(first, 16)
             first.computed = end
-        world.cache.new_step()
+        world.cache.new_step(0)
         assert world.cache.lookup(world.request(prompt)).tokens == hit
 
 
@@ -119,7 +119,7 @@ def test_attention_is_advertised_as_far_as_a_hit_could_reach_and_a_drafters_bloc
 def test_without_prefix_caching_nothing_is_hit_nor_advertised() -> None:
     world = World(replace(OPTIONS, enable_prefix_caching=False))
     assert world.admit(world.request(32), 32) == ""
-    world.cache.new_step()
+    world.cache.new_step(0)
     assert world.cache.lookup(world.request(40)).tokens == 0
     assert not world.claims
 
@@ -136,7 +136,7 @@ def test_a_hit_on_a_state_of_the_same_step(publish: str, reason: str) -> None:
     assert world.admit(sibling, 8) == reason
     if reason:
         assert world.trace == before
-        world.cache.new_step()
+        world.cache.new_step(0)
         assert world.admit(sibling, 8) == ""
 
 
@@ -207,7 +207,7 @@ def test_every_block_comes_back(prompts: list[tuple[int, int]], drafts: int, fin
     world = World(replace(OPTIONS, num_blocks=80, partial_hits=fine, speculative=speculative))
     pool, live = world.cache.pool, list[Request]()
     for seed, length in prompts:
-        world.cache.new_step()
+        world.cache.new_step(0)
         request = world.request(length, seed)
         hit = world.cache.lookup(request).tokens
         if not world.admit(request, data.draw(st.integers(1, length - hit)), reserve=False):
@@ -233,7 +233,7 @@ def test_copies_are_taken_once_and_unpinned() -> None:
     first = world.request(38)
     world.admit(first, 36)
     first.computed = 36
-    world.cache.new_step()
+    world.cache.new_step(0)
     second = world.request(44)
     assert world.admit(second, 8) == ""
     copies = world.cache.decided().copies

@@ -103,7 +103,8 @@ def test_releases_of_a_value() -> None:
     assert RuleValue("encoder_cap", "after-split").releases == "vllm-0.28.0 to vllm-0.32.0"
     assert RuleValue("split", "unguarded").releases == "no release"
     assert RuleValue("drafter_drop", "look-ahead-hash").releases == "vllm-0.33.0"
-    assert RuleValue("worker", "v2").releases == "every preset"
+    assert RuleValue("worker", "v2").releases == "vllm-0.29.0 and later"
+    assert RuleValue("grid", "cache-config").releases == "every preset"
     everything = [RuleValue(rule, name) for rule, values in RULES.items() for name in values]
     assert all(value.released is (value.releases != "no release") for value in everything)
 
