@@ -64,7 +64,7 @@ class Fake:
                 log.insert(-1, ["claim", 1, 3, request["id"], 0, 16, "cd" * 36])
         for row in rows:
             next(r for r in self.running if r["id"] == row[0])["computed"] = row[2]
-        return {"aborted": [], "log": log, "rows": rows, "given": [[1], []], "copies": []}
+        return {"aborted": [], "log": log, "rows": rows, "given": [[1], []], "copies": [], "let_go": []}
 
     def abort(self, said: dict[str, Any]) -> dict[str, Any]:
         self.running = [r for r in self.running if r["id"] not in said["abort"]]

@@ -69,6 +69,8 @@ class StepAnswer(TypedDict):
     rows: list[RowSaid]
     given: Table
     copies: list[tuple[str, Whole, Whole, Whole]]
+    let_go: list[tuple[str, Whole, Whole, Whole]]
+    """Copies whose source is in their request's table no more."""
 
 
 class Aborted(TypedDict):

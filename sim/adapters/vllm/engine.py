@@ -187,13 +187,13 @@ class LiveScheduler:
         self._gone(aborted, said["aborted"], result)
         self._hear(said["log"])
         rows = self._rows(index, said["rows"])
-        self._check.moves(said["copies"], said["given"], self.requests)
+        self._check.moves([*said["copies"], *said["let_go"]], said["given"], self.requests)
         batch = Batch(index, rows, [CopyOnWrite(*copy) for copy in said["copies"]], given=said["given"])
-        if self.in_flight.several and not self._loads:
+        if self.in_flight.several and not (self._loads or self.options.async_scheduling is True):
             # What is copied is free, though the copy may have to wait.
-            for copy in batch.copies:
-                if self.options.groups[copy.group].recurrent:
-                    self.observer.release(copy.request, copy.group, [copy.source])
+            for name, group, source, _ in said["let_go"]:
+                if self.options.groups[group].recurrent:
+                    self.observer.release(name, group, [source])
         if self.in_flight.ahead:
             self._launch(batch)
         oldest = self.in_flight.push(batch)

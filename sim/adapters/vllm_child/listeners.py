@@ -46,6 +46,10 @@ class Ears:
         self.given, self.copies = [[] for _ in self.groups], []
         return given, copies
 
+    def holds(self, name, group, block):
+        """True if a request has a block in its table."""
+        return any(held.block_id == block for held in self.managers[group].req_to_blocks.get(name, ()))
+
     # Decisions.
 
     def _wrap_scheduler(self):

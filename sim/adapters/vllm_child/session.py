@@ -123,6 +123,7 @@ class Session:
             "rows": self._rows(output),
             "given": given,
             "copies": copies,
+            "let_go": [copy for copy in copies if not ears.holds(*copy[:3])],
         }
 
     def abort(self, said):

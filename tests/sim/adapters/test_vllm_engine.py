@@ -349,7 +349,7 @@ def test_nobody_reads_prints_where_standard_error_is_closed(monkeypatch: pytest.
 
 
 ROW = ["a", 0, 16, [], [[1], [2, 3]], None, "split", 0, 16]
-STEP: dict[str, Any] = {"aborted": [], "log": [], "rows": [ROW], "given": [[1], []], "copies": []}
+STEP: dict[str, Any] = {"aborted": [], "log": [], "rows": [ROW], "given": [[1], []], "copies": [], "let_go": []}
 ADMIT = ["admit", "a", 0, 0, False, [], 0, []]
 
 
