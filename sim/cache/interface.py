@@ -99,6 +99,9 @@ class Cache(Protocol):
     def decided(self) -> Decided:
         """Return what the step that was just scheduled does."""
 
+    def pin(self, step: int, pinned: Sequence[CopyOnWrite]) -> None:
+        """Free the blocks that copies pin once this step has run, in turn with others that wait for it."""
+
     def run(self, step: int, pinned: Sequence[CopyOnWrite]) -> None:
         """Free the blocks that waited for this step to run, and those that its copies pinned."""
 

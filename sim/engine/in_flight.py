@@ -52,6 +52,9 @@ class InFlight:
             if not self.asynchronous:
                 self._unpinned(batch)
             batch.pinned = []
+        else:
+            self.cache.pin(index, batch.pinned)
+            batch.pinned = []
         drafts = self.speculative.drafts_behind(len(rows))
         for row in rows:
             self._scheduled(row, index, drafts)

@@ -93,7 +93,9 @@ class Outcomes:
         if row.emitted and not (self.in_flight.asynchronous or row.stale):
             request.drafts = request.proposed
         if request.items:
-            self.encoder.passed(request, request.computed - request.placeholders)
+            # What the row sampled counts among the placeholders yet when items are freed.
+            sampled = row.emitted if self.in_flight.asynchronous and not row.stale else 0
+            self.encoder.passed(request, request.computed - request.placeholders - sampled)
         if request.outputs >= request.max_outputs:
             self.leave(request)
             self.in_flight.end(request)
