@@ -146,8 +146,10 @@ class Auditor(Observer):
 
     def load(self, request: str, group: int, key: str, slot: int, offset: int) -> None:
         write = Write(self.now.index, request, 0, offset, "load")
-        self.ownership.load(request, group, slot)
         self.requests[request].brought = True
+        if self.ownership.load(request, group, slot, self.slots.get(slot)):
+            # Nothing orders the two; the step's state is what is wrong.
+            return
         if (group, key) not in self._tier:
             if key != request:
                 # It was stored before anybody listened.

@@ -64,6 +64,8 @@ class Ownership:
             2 + num_drafts + steps + checkpoint * (1 + steps) + (num_drafts >= group.block_size) for group in groups
         ]
         """State blocks of each group that a request may hold (I16)."""
+        self.launched = 0 if decided_ahead(options) else steps
+        """Steps that are launched and whose outcome is not known when the next one is decided."""
         self.late = decided_ahead(options) > 0 and any(group.sliding_window for group in groups)
         """True if attention's blocks are told after they may have been handed on: with a window, steps in flight."""
         own: Mapping[str, int | None] = options.get("group_retention_intervals", {})
@@ -99,11 +101,26 @@ class Ownership:
         self._restored[request, group] = slot, offset, found
         self._hold(request, group, slot, own=False)
 
-    def load(self, request: str, group: int, slot: int) -> None:
-        """A connector or a tier writes a slot for a request."""
+    def load(self, request: str, group: int, slot: int, content: Content | None) -> bool:
+        """A connector or a tier writes a slot for a request; True if a step in flight writes it too, and may be last.
+
+        Only asynchronously: there a step is launched at once, and its outcome heard of later.
+        """
         self._check_owner(request, group, slot, "is loaded for")
         self._hold(request, group, slot)
         self._loaded[slot] = self.now.index
+        if not self.launched or content is None or content.write.kind not in ("chunk", *CopyKind):
+            return False
+        step = content.write.step
+        if not self.now.index - self.launched <= step < self.now.index:
+            return False
+        name = self.groups[group].name
+        message = (
+            f"{name} slot {slot} is loaded for request {request} while step {step} of request {content.write.request}, "
+            "which writes it, is in flight"
+        )
+        self._hazard("I8", content.write.request, group, -1, slot, None, message, content.write)
+        return True
 
     def place(self, request: str, group: int, slot: int) -> None:
         """A state of this request's tokens is put into a slot, which nobody may use."""

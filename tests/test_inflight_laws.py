@@ -26,15 +26,23 @@ def run(
     aborts: tuple[int, ...] = (),
     padded: Padded | None = None,
     resets: tuple[int, ...] = (),
+    asynchronous: bool = False,
+    late: bool = False,
+    fast_forward: bool = True,
 ) -> Outcome:
-    """Every other request is taken away so many steps (or µs) after it arrives; a reset puts back those that run."""
+    """Every other request is taken away so many steps (or µs) after it arrives, ``late``: once the step of that time is
+    decided; a reset puts back those that run."""
     arrivals = [
-        replace(a, abort=a.time + aborts[i // 2 % len(aborts)]) if aborts and i % 2 and a.after is None else a
+        replace(a, abort=a.time + aborts[i // 2 % len(aborts)], abort_late=late)
+        if aborts and i % 2 and a.after is None
+        else a
         for i, a in enumerate(world.arrivals)
     ]
-    options = replace(world.options, max_concurrent_batches=depth)
+    options = replace(world.options, max_concurrent_batches=depth, async_scheduling=asynchronous)
     watch = [padded] if padded is not None else []
-    return drive(options, arrivals, world.budgets, observers=watch, resets=resets, reset_running=True)
+    return drive(
+        options, arrivals, world.budgets, observers=watch, fast_forward=fast_forward, resets=resets, reset_running=True
+    )
 
 
 def wrong(outcome: Outcome) -> Counter[str]:
@@ -73,6 +81,45 @@ def test_who_a_reset_puts_back_while_its_steps_are_in_flight_starts_anew(
     bad = [f.message for f in outcome.findings if f.severity in ("poison", "hazard") or f.invariant == "I11"]
     assert bad == []
     assert outcome.livelock or outcome.free_blocks == world.options.num_blocks - 1
+
+
+@settings(max_examples=200)
+@given(
+    world=worlds("vllm-0.32.0", drafts_fit=True),
+    preset=st.sampled_from(["vllm-0.32.0", "vllm-0.33.0"]),
+    depth=st.integers(2, 4),
+    aborts=ABORTS,
+)
+def test_asynchronously_too_from_032_on(world: World, preset: str, depth: int, aborts: tuple[int, ...]) -> None:
+    """Earlier releases publish a whole prompt's tail again (``a-whole-prompt-is-published-again``)."""
+    padded = Padded()
+    outcome = run(world.under(preset), depth, aborts, padded, asynchronous=True)
+    assume(not padded.found)
+    event(f"hits: {outcome.restores > 0}, depth {depth}")
+    assert [f.message for f in outcome.findings if f.severity in ("poison", "hazard")] == []
+
+
+def test_asynchronously_an_earlier_release_is_found_to_poison() -> None:
+    """Negative control: without a drafter, and with the gate that is right one step at a time."""
+    world = find(
+        worlds("vllm-0.29.0", tight=False),
+        lambda w: (
+            run(w.under("vllm-0.29.0"), 2, asynchronous=True).poisoned > 0 and not run(w.under("vllm-0.29.0")).poisoned
+        ),
+        settings=FIRST,
+    )
+    assert run(world.under("vllm-0.33.0"), 2, asynchronous=True).poisoned == 0
+
+
+@settings(max_examples=120)
+@given(world=worlds(), preset=PRESETS, aborts=ABORTS, late=st.booleans())
+def test_fast_forwarding_asynchronously_changes_nothing(
+    world: World, preset: str, aborts: tuple[int, ...], late: bool
+) -> None:
+    outcomes = [
+        run(world.under(preset), 2, aborts, asynchronous=True, late=late, fast_forward=on) for on in (True, False)
+    ]
+    assert replace(outcomes[0], wall_s=0.0) == replace(outcomes[1], wall_s=0.0)
 
 
 @settings(max_examples=200)

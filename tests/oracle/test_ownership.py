@@ -102,6 +102,15 @@ def test_i8_a_step_in_flight_of_an_aborted_request_writes_what_another_was_hande
     assert [(f.invariant, f.request, f.slot) for f in found if f.severity == "hazard"] == [("I8", "a", 3)] * loaded
 
 
+@pytest.mark.parametrize("steps", [1, 2])
+def test_i8_asynchronously_nothing_is_loaded_into_a_slot_that_a_step_in_flight_writes(steps: int) -> None:
+    """A step is launched at once; its outcome is heard of behind the next decisions."""
+    wrote = (TELLS, admit("a"), take("a", 3), run("a", 0, 10, -1, (10, 3)))
+    comes = (release("a", 3), abort("a"), admit("b"), loads_16, take("b", 4), run("b", 16, 20, 3, (20, 4)))
+    found = story(wrote, *[()] * (steps - 1), comes, async_scheduling=True)
+    assert [(f.invariant, f.request, f.slot) for f in found] == ([("I8", "a", 3)] if steps == 1 else [])
+
+
 def test_i8_who_hit_a_state_in_flight_does_not_mind_that_it_is_written() -> None:
     first = (TELLS, *WRITER, chunk("a", 0, 16))
     hit = (admit("b", 16, 3), take("b", 4), chunk("b", 16, 32), launch(0), forward("a", 0, 16, -1, (16, 3)))
