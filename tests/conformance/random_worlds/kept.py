@@ -1,10 +1,12 @@
 """Kept worlds: those in which a preset once differed from its release, with what the live release decided.
 
-``tests/data/worlds.json`` has them; ``make test`` replays them without vLLM.
+``tests/data/worlds.json.gz`` has them, and worlds of every release with steps in flight; ``make test`` replays them
+without vLLM.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +16,7 @@ from random_worlds.heard import ORDER, Heard, totals
 from random_worlds.world import World
 from stateat.sim.run.engine import Make
 
-FILE = Path(__file__).parents[2] / "data" / "worlds.json"
+FILE = Path(__file__).parents[2] / "data" / "worlds.json.gz"
 
 
 def told(world: World, make: Make | None = None) -> dict[str, Any]:
@@ -30,12 +32,12 @@ def keep(name: str, why: str, world: World, make: Make) -> None:
     kept[name] = {"scenario": world.plain(name, why), "release": told(world, make)}
     lines = [json.dumps(kept[each], separators=(",", ":")) for each in sorted(kept)]
     FILE.parent.mkdir(exist_ok=True)
-    FILE.write_text("[\n" + ",\n".join(lines) + "\n]\n")
+    FILE.write_bytes(gzip.compress(("[\n" + ",\n".join(lines) + "\n]\n").encode(), mtime=0))
 
 
 def read() -> list[dict[str, Any]]:
     """All kept worlds: ``scenario`` and what the ``release`` of its preset decided."""
-    found: list[dict[str, Any]] = json.loads(FILE.read_text())
+    found: list[dict[str, Any]] = json.loads(gzip.decompress(FILE.read_bytes()))
     return found
 
 

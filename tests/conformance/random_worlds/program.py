@@ -145,6 +145,6 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     add("--shrink", type=int, default=1, help="differences of each release that are shrunk and printed (1)")
     add("--world", type=int, help="this one world alone, with its first difference, shrunk")
     add("--whole", action="store_true", help="with --world: as it is, not shrunk")
-    add("--keep", type=Path, help="a scenario file, kept with what its release decides in tests/data/worlds.json")
+    add("--keep", type=Path, help="a scenario file, kept with what its release decides in tests/data/worlds.json.gz")
     add("--why", default="", help="with --keep: what it shows, a sentence")
     return parser.parse_args(given)
