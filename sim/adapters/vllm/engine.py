@@ -189,10 +189,11 @@ class LiveScheduler:
         rows = self._rows(index, said["rows"])
         self._check.moves(said["copies"], said["given"], self.requests)
         batch = Batch(index, rows, [CopyOnWrite(*copy) for copy in said["copies"]], given=said["given"])
-        if self.in_flight.several and not self._loads:
-            # What is copied is free, though the copy may have to wait.
+        if self.in_flight.waits and not self._loads:
+            # What is copied is free, though the copy may have to wait; a request's own block stays its own.
             for copy in batch.copies:
-                if self.options.groups[copy.group].recurrent:
+                held = self.requests[copy.request].pages[copy.group]
+                if self.options.groups[copy.group].recurrent and copy.source not in held:
                     self.observer.release(copy.request, copy.group, [copy.source])
         if self.in_flight.ahead:
             self._launch(batch)
@@ -263,7 +264,7 @@ class LiveScheduler:
 
     def _launch(self, batch: Batch[Request]) -> None:
         """Run a batch on the worker."""
-        if self.in_flight.several:
+        if self.in_flight.waits:
             self.observer.launch(batch.index)
         self._exporting = self._exports.pop(batch.index)
         self.worker.before(batch.index, batch.rows, batch.copies, batch.given)
