@@ -32,6 +32,8 @@ class InFlight:
         """Stages of an asynchronous pipeline, whose steps a request takes turns in."""
         self.loads = options.kv_consumer or options.offload.blocks > 0
         """Something writes into blocks beside the steps: a tier, or a connector."""
+        self._unheard: int | None = None
+        """Step that has left the queue, and that nobody has heard of."""
 
     @property
     def waits(self) -> bool:
@@ -95,8 +97,7 @@ class InFlight:
         self.worker.before(batch.index, batch.rows, batch.copies, batch.given)
         asked = self.speculative.drafts_behind(len(batch.rows))
         for row in batch.rows:
-            if not row.void:
-                verify(row, asked, self.observer)
+            verify(row, asked, self.observer)
         self.worker.after(batch.rows)
 
     def forget(self, rows: Sequence[Row[Request]]) -> None:
@@ -107,7 +108,15 @@ class InFlight:
 
     def done(self) -> Batch[Request] | None:
         """Return the step whose outcome is known now, if the queue is full."""
-        return self.pipeline.pop()
+        batch = self.pipeline.pop()
+        self._unheard = None if batch is None or not (batch.rows or batch.copies) else batch.index
+        return batch
+
+    def hear(self, batch: Batch[Request]) -> None:
+        """Free the blocks that waited for a step to be heard of."""
+        self._unheard = None
+        if not self.several or self.waits:
+            self.cache.run(batch.index, batch.pinned)
 
     def drop(self, request: Request) -> None:
         """Drop a request's steps that have not run, if that is the rule."""
@@ -119,7 +128,8 @@ class InFlight:
 
     def let_go(self, request: Request) -> None:
         """Free the blocks of a request that may have steps in flight, at once or once these have run."""
-        waits_for = self.pipeline.newest if self.fenced(request) else None
+        newest = self.pipeline.newest
+        waits_for = (self._unheard if newest is None else newest) if self.fenced(request) else None
         if self.asynchronous or not self.pipeline.has(request):
             # Else the worker hears of it behind those steps.
             self.worker.leave(request)

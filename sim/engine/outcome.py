@@ -40,8 +40,7 @@ class Outcomes:
         """Hear of a batch; return True if a request is further than it ever was."""
         rows, in_flight = batch.rows, self.in_flight
         result.decode_tokens = batch.quiet_tokens
-        if not in_flight.several or in_flight.waits:
-            self.cache.run(batch.index, batch.pinned)
+        in_flight.hear(batch)
         further = False
         heard: list[tuple[Row[Request], Request]] = []
         for row in rows:

@@ -261,7 +261,9 @@ class Scheduler:
 
     def _abort(self, index: int, result: Step, late: bool) -> None:
         names = [name for name, when in self._aborted.items() if when == late]
-        for request in [r for r in (*self.running, *self.waiting) if r.id in names]:
+        here = {r.id: r for r in (*self.running, *self.waiting) if r.id in names}
+        # In the order in which they were asked for: in it blocks are freed.
+        for request in [here[name] for name in names if name in here]:
             if request.order >= 0:
                 self.cache.lower_tier.save_cancelled(request, request.in_flight)
                 self._leave(request)

@@ -189,7 +189,7 @@ class LiveScheduler:
         rows = self._rows(index, said["rows"])
         self._check.moves([*said["copies"], *said["let_go"]], said["given"], self.requests)
         batch = Batch(index, rows, [CopyOnWrite(*copy) for copy in said["copies"]], given=said["given"])
-        if self.in_flight.several and not (self._loads or self.options.async_scheduling is True):
+        if self.in_flight.waits and not self._loads:
             # What is copied is free, though the copy may have to wait.
             for name, group, source, _ in said["let_go"]:
                 if self.options.groups[group].recurrent:
@@ -263,7 +263,7 @@ class LiveScheduler:
 
     def _launch(self, batch: Batch[Request]) -> None:
         """Run a batch on the worker."""
-        if self.in_flight.several:
+        if self.in_flight.waits:
             self.observer.launch(batch.index)
         self._exporting = self._exports.pop(batch.index)
         self.worker.before(batch.index, batch.rows, batch.copies, batch.given)

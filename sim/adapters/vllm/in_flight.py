@@ -20,6 +20,8 @@ class InFlight:
         self.pipeline: Pipeline[Request] = Pipeline(depth)
         self.several = depth > 1
         self.ahead = ahead
+        self.waits = depth > 1 and not ahead
+        """Steps run when they leave the queue."""
         self.worker = worker
 
     def __bool__(self) -> bool:

@@ -127,11 +127,12 @@ class Session:
         }
 
     def abort(self, said):
-        """Take requests away."""
+        """Take requests away, one after the other: of several at once a release frees the blocks in the order of a set of
+        names, which is another in each process."""
         from vllm.v1.request import RequestStatus
 
-        if said["abort"]:
-            self.scheduler.finish_requests(said["abort"], RequestStatus.FINISHED_ABORTED)
+        for name in said["abort"]:
+            self.scheduler.finish_requests(name, RequestStatus.FINISHED_ABORTED)
         return {"log": self.ears.take()}
 
     def _reset(self, running):
