@@ -93,11 +93,15 @@ class KVCache:
             given, full = [*map(list, given)], full.copy()
         return Decided(copies, given, full, self._ledger.take_journal())
 
-    def run(self, step: int, pinned: Sequence[CopyOnWrite]) -> None:
+    def unpin(self, copies: Sequence[CopyOnWrite], after_step: int | None = None) -> None:
+        for pool in self.pools:
+            own = [copy for copy in copies if self.managers[copy.group].pool is pool]
+            if own:
+                pool.free([block for copy in own for block in (copy.source, copy.target)], after_step)
+
+    def run(self, step: int) -> None:
         for pool in self.pools:
             pool.drain(step)
-            own = [copy for copy in pinned if self.managers[copy.group].pool is pool]
-            pool.free([block for copy in own for block in (copy.source, copy.target)])
 
     def commit(self, published: Sequence[tuple[str, Entry]]) -> None:
         self.pool.reveal(entry for _, entry in (*published, *self._ledger.take_journal()))
