@@ -126,8 +126,8 @@ class Session:
         }
 
     def abort(self, said):
-        """Take requests away, one after the other: of several at once a release frees the blocks in the order of a set of
-        names, which is another in each process."""
+        """Take requests away, one after the other: of several at once a release frees the blocks in the order of a set
+        of names, which is another in each process."""
         from vllm.v1.request import RequestStatus
 
         for name in said["abort"]:
