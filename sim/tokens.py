@@ -16,7 +16,7 @@ vector pass gives those of every prefix. It is not adversarially safe and need n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
 from hashlib import blake2b
 
@@ -155,6 +155,10 @@ def append(state: Fingerprint, token: int) -> Fingerprint:
     return (state[0] * a + value) & MASK, (state[1] * b + value) & MASK
 
 
+MOST_BEHIND = 4096
+"""Tokens by which a stream grows, at most, when it is asked for more than were generated."""
+
+
 @lru_cache(maxsize=4)
 def _spoken(segments: Segments, spans: Spans) -> tuple[Ids, tuple[U64, U64]]:
     """Ids and lanes of a stream; cached, since the engine and the oracle, each for itself, ask for the same one."""
@@ -172,11 +176,12 @@ class Tokens:
     if built from explicit ids (a recorded log), they are appended by :meth:`extend`.
     """
 
-    __slots__ = ("_lane0", "_lane1", "ids", "num_prompt")
+    __slots__ = ("_again", "_lane0", "_lane1", "ids", "num_prompt")
 
     def __init__(self, ids: Ids, num_prompt: int) -> None:
         self.ids = ids
         self.num_prompt = num_prompt
+        self._again: Callable[[int], tuple[Ids, tuple[U64, U64]]] | None = None
         self._lane0: U64 | None = None
         self._lane1: U64 | None = None
 
@@ -184,9 +189,14 @@ class Tokens:
     def generate(cls, segments: Sequence[tuple[int, int]], index: int, outputs: int, spans: Spans = ()) -> Tokens:
         """Build a prompt of ``segments``, with encoded items in it, and the first ``outputs`` output tokens of request
         ``index``."""
-        ids, lanes = _spoken((*segments, (output_seed(index), outputs)), spans)
+
+        def again(count: int) -> tuple[Ids, tuple[U64, U64]]:
+            return _spoken((*segments, (output_seed(index), count)), spans)
+
+        ids, lanes = again(outputs)
         tokens = cls(ids, ids.size - max(outputs, 0))
         tokens._lane0, tokens._lane1 = lanes
+        tokens._again = again
         return tokens
 
     @classmethod
@@ -208,13 +218,20 @@ class Tokens:
             self._lane0, self._lane1 = prefix_fingerprints(self.ids)
         return self._lane0, self._lane1
 
+    def _reach(self, n: int) -> None:
+        """Generate what a request says behind its last output: a release that loses outputs (0.26) asks for more."""
+        if self._again is not None and self.ids.size < n <= self.ids.size + MOST_BEHIND:
+            self.ids, (self._lane0, self._lane1) = self._again(n + MOST_BEHIND - self.num_prompt)
+
     def fingerprint(self, n: int) -> Fingerprint:
         """Fingerprint of the first n tokens."""
+        self._reach(n)
         lane0, lane1 = self.lanes()
         return lane0.item(n), lane1.item(n)
 
     def advance(self, state: Fingerprint, start: int, end: int) -> Fingerprint:
         """Fingerprint of ``state`` followed by tokens [start, end) of this stream."""
+        self._reach(end)
         lane0, lane1 = self.lanes()
         before = (lane0.item(start), lane1.item(start))
         after = (lane0.item(end), lane1.item(end))

@@ -99,11 +99,11 @@ class Cache(Protocol):
     def decided(self) -> Decided:
         """Return what the step that was just scheduled does."""
 
-    def pin(self, step: int, pinned: Sequence[CopyOnWrite]) -> None:
-        """Free the blocks that copies pin once this step has run, in turn with others that wait for it."""
+    def unpin(self, copies: Sequence[CopyOnWrite], after_step: int | None = None) -> None:
+        """Free the blocks that copies pinned: now, or once this step has run."""
 
-    def run(self, step: int, pinned: Sequence[CopyOnWrite]) -> None:
-        """Free the blocks that waited for this step to run, and those that its copies pinned."""
+    def run(self, step: int) -> None:
+        """Free the blocks that waited for this step to run."""
 
     def commit(self, published: Sequence[tuple[str, Entry]]) -> None:
         """Let everybody find what a committed step published, and what was published at its commit."""

@@ -93,19 +93,15 @@ class KVCache:
             given, full = [*map(list, given)], full.copy()
         return Decided(copies, given, full, self._ledger.take_journal())
 
-    def pin(self, step: int, pinned: Sequence[CopyOnWrite]) -> None:
+    def unpin(self, copies: Sequence[CopyOnWrite], after_step: int | None = None) -> None:
         for pool in self.pools:
-            if own := self._pinned(pool, pinned):
-                pool.free(own, step)
+            own = [copy for copy in copies if self.managers[copy.group].pool is pool]
+            if own:
+                pool.free([block for copy in own for block in (copy.source, copy.target)], after_step)
 
-    def run(self, step: int, pinned: Sequence[CopyOnWrite]) -> None:
+    def run(self, step: int) -> None:
         for pool in self.pools:
             pool.drain(step)
-            pool.free(self._pinned(pool, pinned))
-
-    def _pinned(self, pool: BlockPool, copies: Sequence[CopyOnWrite]) -> list[int]:
-        own = [copy for copy in copies if self.managers[copy.group].pool is pool]
-        return [block for copy in own for block in (copy.source, copy.target)]
 
     def commit(self, published: Sequence[tuple[str, Entry]]) -> None:
         self.pool.reveal(entry for _, entry in (*published, *self._ledger.take_journal()))

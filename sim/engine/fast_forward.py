@@ -112,7 +112,10 @@ class Quiet:
     def _in_flight(self, request: Request, batch: Batch[Request]) -> Row[Request] | None:
         """Return the row that a request has in flight, if it is a decode like those to come."""
         row = next((row for row in batch.rows if row.request is request), None)
-        if row is None or not row.emitted or row.drafted != self.num_drafts or row.end - row.start != 1 + row.drafted:
+        # When the first output comes is told, so that it is waited for.
+        if row is None or not request.outputs or not row.emitted:
+            return None
+        if row.drafted != self.num_drafts or row.end - row.start != 1 + row.drafted:
             return None
         return row if request.proposed or not self.num_drafts else None
 

@@ -49,14 +49,11 @@ class InFlight:
         if not self.worker.waits:
             self.worker.copy_on_write(copies)
             batch.copies = []
-        if not self.waits:
-            self.cache.run(index, batch.pinned)
-            if not self.asynchronous:
-                self._unpinned(batch)
-            batch.pinned = []
-        else:
-            self.cache.pin(index, batch.pinned)
-            batch.pinned = []
+        # In a line with what ends or is preempted before and behind it.
+        self.cache.unpin(batch.pinned, index if self.waits else None)
+        if not (self.waits or self.asynchronous):
+            self._unpinned(batch)
+        batch.pinned = []
         drafts = self.speculative.drafts_behind(len(rows))
         for row in rows:
             self._scheduled(row, index, drafts)
@@ -115,8 +112,8 @@ class InFlight:
     def hear(self, batch: Batch[Request]) -> None:
         """Free the blocks that waited for a step to be heard of."""
         self._unheard = None
-        if not self.several or self.waits:
-            self.cache.run(batch.index, batch.pinned)
+        self.cache.unpin(batch.pinned)
+        self.cache.run(batch.index)
 
     def drop(self, request: Request) -> None:
         """Drop a request's steps that have not run, if that is the rule."""

@@ -52,6 +52,7 @@ class Outcomes:
             if in_flight.several:
                 listener = in_flight.returns(row)
                 if listener is None:
+                    self._unheard(row.owner or request)
                     continue
                 request = listener
             elif request.gone:
@@ -70,6 +71,11 @@ class Outcomes:
         in_flight.forget(rows)
         self.cache.commit(batch.published)
         return further
+
+    def _unheard(self, request: Request) -> None:
+        """Let go of what a request has passed, where outputs that it does not get are counted all the same."""
+        if request.items and self.rules.stale_output.counted and not request.gone:
+            self.encoder.passed(request, request.computed - request.placeholders)
 
     def _publish(self, row: Row[Request], request: Request) -> None:
         """Publish what a row's outcome has made known, where that is not left to the next chunk."""

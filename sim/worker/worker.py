@@ -242,7 +242,7 @@ class Worker:
         if running == -1:
             running = max((row.start - 1) // block, 0)
         read = slot_at(pages, running + self.bias(row, group)) if self.speculative(row) else pages[running]
-        writes = [(row.start + 1 + j, pages[column + j]) for j in range(row.end - row.start)]
+        writes = [(row.start + 1 + j, slot_at(pages, column + j)) for j in range(row.end - row.start)]
         self.observer.advance(row.request.id, group, row.start, row.end, row.drafts, read, writes, 0)
         # Only a row of all K drafts is remembered by where it ended; another's place follows from what is computed.
         state.running[group] = column if row.end - row.start == 1 + self.num_drafts else -1

@@ -572,3 +572,20 @@ def test_a_log_of_a_real_server_is_accepted_and_judged_as_before(name: str, shar
     assert (*counts, o.digest[:16]) == MEASURED[name]
     assert (o.not_judged, len(o.not_asked)) == (0, 1)
     assert o.not_asked[0].startswith("the components of a slot, I13")
+
+
+def test_a_row_may_have_what_another_left_behind_its_columns_though_that_slot_is_its_own_by_now(tmp_path: Path) -> None:
+    # The worker looks in blocks of 3, in column 5; there another request had the slot that is now column 2's.
+    options = Options(
+        (Group("gdn", "recurrent", 8),),
+        preset="vllm-0.30.0",
+        max_num_seqs=1,
+        cache_config_block_size=3,
+        clock="steps",
+    )
+    arrivals = (Arrival("a", 0, 0, ((2, 16),), 26), Arrival("b", 1, 0, ((2, 17),)))
+    path = tmp_path / "run.jsonl"
+    with path.open("w") as stream:
+        ran = drive(options, arrivals, observers=[Recorder(stream)])
+    (heard,) = audit(path).variants.values()
+    assert (heard.findings, heard.digest) == (ran.findings, ran.digest)

@@ -115,7 +115,7 @@ ADVANCES = (
 )
 
 
-def test_asynchronously_a_step_is_launched_before_the_outcome_of_the_one_before_is_heard() -> None:
+def test_asynchronously_a_step_runs_before_the_outcome_of_the_one_before_is_heard_and_no_launch_is_told() -> None:
     heard = Heard()
     with child("ahead") as engine:
         live = scheduler(engine, heard)

@@ -216,7 +216,7 @@ def test_every_block_comes_back(prompts: list[tuple[int, int]], drafts: int, fin
             new = data.draw(st.integers(0, running.num_prompt - running.computed), label="more")
             if new and world.cache.grow(running, new):
                 running.computed += new
-        world.cache.run(0, world.cache.decided().copies)
+        world.cache.unpin(world.cache.decided().copies)
         held = set().union(*(world.cache.held(r) for r in live)) - {0}
         assert {b for b, n in enumerate(pool.refs) if n} == held
         assert pool.num_free + len(held) + 1 == 80
@@ -239,7 +239,7 @@ def test_copies_are_taken_once_and_unpinned() -> None:
     copies = world.cache.decided().copies
     # Attention's blocks are no wider than the unit: only the state's tail is shared.
     assert [(c.request, c.group) for c in copies] == [(second.id, 1)]
-    world.cache.run(0, copies)
+    world.cache.unpin(copies)
     assert world.cache.pool.refs[copies[0].source] == 1  # its owner's
     assert world.cache.pool.refs[copies[0].target] == 1
     assert world.cache.decided().copies == []

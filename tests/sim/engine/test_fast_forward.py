@@ -42,3 +42,10 @@ def test_a_request_that_falls_quiet_again_says_what_it_would_have_said(drafter: 
     (quick, steps), (slow, none) = ran(options, fast_forward=True), ran(options, fast_forward=False)
     assert quick == slow
     assert none == [] and len(steps) > 8 and min(steps) > 1
+
+
+def test_a_first_output_comes_when_it_comes_though_its_request_falls_quiet_at_once() -> None:
+    # The last token of the prompt is a row of its own, like those of decodes.
+    options = Options(GROUPS[:1], max_num_batched_tokens=28, clock="steps", async_scheduling=True)
+    quick, slow = (drive(options, [Arrival("a", 0, 0, ((1, 85),), 4)], fast_forward=fast) for fast in (True, False))
+    assert quick.ttft_us == slow.ttft_us

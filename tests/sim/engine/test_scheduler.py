@@ -441,3 +441,19 @@ def test_who_is_taken_away_late_has_run_in_that_step_and_nobody_hears_of_it(mode
     if "max_concurrent_batches" not in mode:
         assert told == ["a runs", "a goes"]
     assert outcome.free_blocks == PLAIN.num_blocks - 1
+
+
+@pytest.mark.parametrize(
+    ("mode", "asked", "resets"),
+    [
+        ({"async_scheduling": True, "speculative": Speculative("mtp", 3)}, Arrival("a", 0, 3, ((2, 1),), 3), (5, 9)),
+        ({"max_concurrent_batches": 2, "speculative": Speculative("ngram", 1)}, Arrival("a", 0, 0, ((2, 1),), 4), (5,)),
+    ],
+    ids=["asynchronously", "in-a-pipeline"],
+)
+def test_a_release_that_loses_outputs_behind_a_reset_runs_past_them(
+    mode: dict[str, Any], asked: Arrival, resets: tuple[int, ...]
+) -> None:
+    states = Group("states", "recurrent", 4, mamba_cache_mode="align" if "async_scheduling" in mode else "all")
+    options = Options((states,), preset="vllm-0.26.0", clock="steps", **mode)
+    assert drive(options, [asked], resets=resets, reset_running=True).finished == 1
