@@ -89,6 +89,7 @@ class Request:
     __slots__ = (
         "_hash_list",
         "acceptance",
+        "aside",
         "at",
         "computed",
         "discards",
@@ -155,6 +156,8 @@ class Request:
         """Tokens of steps in flight from before it was preempted."""
         self.drops_stale = False
         """Nobody hears of what those sample."""
+        self.aside = False
+        """A step has passed it over, for what it has in flight."""
         self.discards = 0
         """Outputs to come that are discarded (vLLM 0.26)."""
         self.eligible = 0

@@ -382,6 +382,7 @@ class Scheduler:
                 continue
             if request.stale and self.rules.stale_output.waits and not request.drops_stale:
                 # What it computes next could be what is still to come.
+                request.aside = self.rules.stale_output.keeps_turn
                 place += 1
                 continue
             prefix = find(request, self.cache, self.rules.load_failure)
@@ -444,6 +445,7 @@ class Scheduler:
 
     def _admit(self, request: Request, prefix: ComputedPrefix) -> None:
         """Let a waiting request run."""
+        request.aside = False
         self.observer.admit(request.id, *prefix.told, request.started)
         start = prefix.tokens
         for group in self.options.recurrent:
@@ -496,7 +498,8 @@ class Scheduler:
         self.active.pop()
         self.in_flight.preempt(request, told, drops)
         self.encoder.free(request)
-        self.waiting.appendleft(request)
+        # Who stepped aside is at the head of the queue.
+        self.waiting.insert(sum(other.aside for other in self.waiting), request)
         self.preempted_in_vain += 1
         self.observer.preempt(request.id)
 

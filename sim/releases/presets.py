@@ -51,7 +51,7 @@ VLLM_0_27_0: dict[str, str] = {
     **VLLM_0_26_0,
     "split": "prefill-end",
     "connector": "divergent",
-    "stale_output": "delivered-late",
+    "stale_output": "delivered-late-in-turn",
     "eviction": "lru-uncached-last",
 }
 
@@ -99,6 +99,7 @@ VLLM_0_31_0: dict[str, str] = {
     "boundaries": "floor-with-tail",
     "checkpoint": "hash-unit",
     "state_writes": "align-and-all-indexed",
+    "stale_output": "delivered-late",
     "threshold": "beside-others",
     "state_need": "missing-and-spare",
     "item_hash": "every",
@@ -170,7 +171,8 @@ CHANGES: dict[str, str] = {
         "Every recurrent group publishes the tail where the split stops; where only what resends need is retained, a "
         "prompt's own checkpoint is, and no block is reserved for others; a chunk asks for the state blocks that it "
         "lacks, not for the most that it might; a lone request knows no threshold; a block's hash names every encoded "
-        "item in it; in `all` mode kernel chunks are counted one by one."
+        "item in it; in `all` mode kernel chunks are counted one by one; a request that was passed over for what "
+        "it has in flight comes behind those that are preempted later."
     ),
     "vllm-0.32.0": (
         "Reusable ends leave a token for the logits, and a tail that ends a block is published too; a checkpoint lies "

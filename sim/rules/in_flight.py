@@ -38,6 +38,8 @@ class StaleOutput:
     tokens were expected (vLLM 0.26)."""
     waits: bool = True
     """The request starts anew once they have come."""
+    keeps_turn: bool = False
+    """Until then it keeps its place before who is preempted later (vLLM from 0.27 to 0.30)."""
 
 
 STALE_OUTPUT: Rule[StaleOutput] = Rule(
@@ -46,7 +48,13 @@ STALE_OUTPUT: Rule[StaleOutput] = Rule(
         "delivered-late": Value(
             StaleOutput(),
             "The request gets them, and starts anew once it has; after a reset they are dropped.",
-            "vLLM from 0.27 on",
+            "vLLM from 0.31 on",
+        ),
+        "delivered-late-in-turn": Value(
+            StaleOutput(keeps_turn=True),
+            "As `delivered-late`; a request that a step has passed over meanwhile comes before those that are "
+            "preempted later.",
+            "vLLM from 0.27 to 0.30",
         ),
         "counted": Value(
             StaleOutput(counted=True, waits=False),

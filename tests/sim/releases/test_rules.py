@@ -61,7 +61,7 @@ def test_a_preset_names_a_known_value_of_every_rule(preset: str) -> None:
 
 def test_a_rule_of_the_file_replaces_the_presets() -> None:
     changed = {"split": "prefill-end", "connector": "divergent", "eviction": "lru-uncached-last"}
-    table = presets.table("vllm-0.26.0", changed | {"stale_output": "delivered-late"})
+    table = presets.table("vllm-0.26.0", changed | {"stale_output": "delivered-late-in-turn"})
     assert table == presets.table("vllm-0.27.0", {})
     assert presets.table("vllm-0.26.0", {}) == presets.VLLM_0_26_0
 
