@@ -216,7 +216,7 @@ class Simulation:
 
     def _skippable(self) -> int:
         """Return the number of steps from now on in which every request is quiet and nobody arrives."""
-        if self.index < len(self.budgets):
+        if self.index < len(self.budgets) or (self._changes and self._changes[0].time <= self.env.now):
             return 0
         steps = self.scheduler.jump(self.index)
         if steps <= 0:
