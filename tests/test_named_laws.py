@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from worlds import World, worlds
 
 from stateat.sim.errors import ChangeError
-from stateat.sim.events import Observer
+from stateat.sim.events import Group, Observer
+from stateat.sim.options import Options
 from stateat.sim.run.simulate import drive
+from stateat.sim.workload import Arrival
 from stateat.sim.workload.named_states import StateChange
 
 PRESETS = ("vllm-0.29.0", "vllm-0.33.0")
@@ -74,3 +76,14 @@ def test_an_eviction_and_a_placement_leave_a_right_cache(preset: str, data: st.D
     assert (slow.digest, slow.hits) == (fast.digest, fast.hits)
     assert (slow.poisoned, slow.wrong_restores, slow.wrong_reads) == (0, 0, 0)
     assert [f for f in slow.findings if f.severity == "poison"] == []
+
+
+@pytest.mark.parametrize("fast_forward", [True, False])
+def test_a_change_is_made_in_its_own_step_while_others_only_decode(fast_forward: bool) -> None:
+    """At 5 everybody decodes, and b has not come; the step is not skipped for that."""
+    groups = (Group("attention", "full-attention", 16), Group("gdn", "recurrent", 64))
+    options = Options(groups, clock="steps", max_model_len=4096)
+    arrivals = [Arrival("a", 0, 0, ((1, 100),), 60), Arrival("b", 1, 10, ((2, 100),), 4)]
+    change = StateChange(time=5, request="b", group=1, offset=64, places=True, where="workload.place[0]")
+    with pytest.raises(ChangeError, match="'b', which has not come by 5"):
+        drive(options, arrivals, changes=[change], fast_forward=fast_forward)
