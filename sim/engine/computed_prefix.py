@@ -7,6 +7,8 @@ from typing import NamedTuple
 from stateat.sim.cache.interface import Beyond, Cache
 from stateat.sim.cache.lookup import Hit
 from stateat.sim.engine.request import Request
+from stateat.sim.events import NULL, Observer
+from stateat.sim.options import Options
 from stateat.sim.rules.load_failure import LoadFailure
 
 
@@ -43,3 +45,28 @@ def find(request: Request, cache: Cache, failure: LoadFailure) -> ComputedPrefix
     if not failure.reports_first:
         told = less.hit.tokens, less.external_tokens
     return ComputedPrefix(*less, True, told)
+
+
+def tell(
+    request: Request, prefix: ComputedPrefix, cache: Cache, options: Options, whole: bool, observer: Observer
+) -> None:
+    """Tell that a request is admitted, and of the state from which it starts in each recurrent group.
+
+    ``whole``: a connector brings a whole prompt's state, though its last token is computed again.
+    """
+    observer.admit(request.id, *prefix.told, request.started)
+    start = prefix.tokens
+    for group in options.recurrent:
+        column = (start - 1) // options.groups[group].block_size
+        if prefix.external_tokens and prefix.arrives:
+            connector = prefix.by_connector
+            key = request.id if connector else cache.lower_tier.key_of(request, group, start)
+            more = connector and whole and start == request.num_tokens - 1
+            observer.load(request.id, group, key, request.pages[group][column], start + more)
+        elif prefix.external_tokens:
+            # Nothing comes into it, and yet it is the request's.
+            observer.allocate(request.id, group, column, [request.pages[group][column]])
+        elif prefix.hit.tokens:
+            blocks = prefix.hit.blocks[group]
+            slot = blocks[column] if column < len(blocks) else NULL
+            observer.restore(request.id, group, slot, column, start, prefix.hit.group_hits)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from stateat.sim.cache.interface import Cache
 from stateat.sim.cache.manager import KVCache
 from stateat.sim.engine.alone import outgrows
-from stateat.sim.engine.computed_prefix import ComputedPrefix, find
+from stateat.sim.engine.computed_prefix import ComputedPrefix, find, tell
 from stateat.sim.engine.encoder import Encoder
 from stateat.sim.engine.fast_forward import Quiet
 from stateat.sim.engine.in_flight import InFlight
@@ -24,7 +24,7 @@ from stateat.sim.engine.outcome import Outcomes
 from stateat.sim.engine.request import Request, placeholders
 from stateat.sim.engine.sizing import Sizing
 from stateat.sim.engine.step import Step
-from stateat.sim.events import NULL, Observer, Refusal
+from stateat.sim.events import Observer, Refusal
 from stateat.sim.options import Options
 from stateat.sim.releases.policy import Policy
 from stateat.sim.releases.rules import Rules
@@ -98,14 +98,7 @@ class Scheduler:
         pipeline = self.pipeline if self.asynchronous else None
         self.quiet = Quiet(self.cache, self.worker, observer, self.num_drafts, fast_forward, pipeline)
         self.outcomes = Outcomes(
-            self.cache,
-            rules,
-            observer,
-            self.in_flight,
-            self.encoder,
-            self.quiet,
-            leave=self._leave,
-            rest=lambda request: self.active.remove(request),
+            self.cache, rules, observer, self.in_flight, self.encoder, self.quiet, self._leave, self._rest
         )
         self.admissions = 0
         self.preempted_in_vain = 0
@@ -250,6 +243,9 @@ class Scheduler:
         if oldest is not None and self.outcomes.hear(oldest, result):
             self.preempted_in_vain = 0
         return result
+
+    def _rest(self, request: Request) -> None:
+        self.active.remove(request)
 
     def _leave(self, request: Request) -> None:
         """Take a request that ended off the lists."""
@@ -446,22 +442,8 @@ class Scheduler:
     def _admit(self, request: Request, prefix: ComputedPrefix) -> None:
         """Let a waiting request run."""
         request.aside = False
-        self.observer.admit(request.id, *prefix.told, request.started)
         start = prefix.tokens
-        for group in self.options.recurrent:
-            column = (start - 1) // self.options.groups[group].block_size
-            if prefix.external_tokens and prefix.arrives:
-                connector = prefix.by_connector
-                key = request.id if connector else self.cache.lower_tier.key_of(request, group, start)
-                more = connector and self.rules.connector.whole and start == request.num_tokens - 1
-                self.observer.load(request.id, group, key, request.pages[group][column], start + more)
-            elif prefix.external_tokens:
-                # Nothing comes into it, and yet it is the request's.
-                self.observer.allocate(request.id, group, column, [request.pages[group][column]])
-            elif prefix.hit.tokens:
-                blocks = prefix.hit.blocks[group]
-                slot = blocks[column] if column < len(blocks) else NULL
-                self.observer.restore(request.id, group, slot, column, start, prefix.hit.group_hits)
+        tell(request, prefix, self.cache, self.options, self.rules.connector.whole, self.observer)
         request.started = True
         request.computed = start
         request.resume(start)
