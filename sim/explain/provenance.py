@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from stateat.sim.events import NULL, Finding, Group, Observer, decided_ahead, tokens_behind
+from stateat.sim.events import NULL, Finding, Group, Observer, decided_ahead, in_flight, tokens_behind
 from stateat.sim.explain.explanation import TORN, ChunkDecision, Claim, Coverage, Piece, Reader, Span, Story, Subject
 from stateat.sim.run.result import Outcome
 from stateat.sim.run.simulate import simulate
@@ -100,6 +100,8 @@ class Chronicle(Observer):
         self._told: list[_Moment] = []
         self._now: dict[str, _Decision] = {}
         self._in_order = True
+        self._launched = 0
+        """Steps that are launched and whose outcome is not known when the next one is decided."""
         self._behind = 0
         self._flying: dict[int, tuple[_Moment, dict[str, _Decision]]] = {}
         """Decisions of each step in flight."""
@@ -123,6 +125,7 @@ class Chronicle(Observer):
         self._groups, self._drafts = groups, num_speculative_tokens
         self._held[NULL] = _Held(Piece("", 0, 0), None, None)
         self._in_order = decided_ahead(options) == 0
+        self._launched = in_flight(options) if self._in_order else 0
         self._behind = tokens_behind(options, num_speculative_tokens)
 
     def arrive(
@@ -172,6 +175,12 @@ class Chronicle(Observer):
         self._storing[group, key] = slot
 
     def load(self, request: str, group: int, key: str, slot: int, offset: int) -> None:
+        held = self._held.get(slot)
+        if held is not None and held.made is not None and held.loaded is None:
+            behind = self._at.index - held.made.moment.index
+            if 0 < behind <= self._launched:
+                # A launched step writes it too, and is taken to be the last.
+                return
         if (group, key) not in self._tier:
             self._held[slot] = _Held(Piece(request, 0, offset), None, None, self._at.index)
             return
