@@ -99,9 +99,8 @@ class InFlight:
 
     def forget(self, rows: Sequence[Row[Request]]) -> None:
         """Forget copies of removed requests whose last row has run."""
-        for row in rows:
-            if row.owner is not None and not self.pipeline.has(row.request):
-                self.worker.leave(row.request)
+        for request in self.pipeline.left(rows):
+            self.worker.leave(request)
 
     def done(self) -> Batch[Request] | None:
         """Return the step whose outcome is known now, if the queue is full."""

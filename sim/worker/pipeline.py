@@ -7,7 +7,7 @@ runs at once, and nothing here makes a difference.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Generic
@@ -85,6 +85,10 @@ class Pipeline(Generic[R]):
         for row in self.rows():
             if row.request is request:
                 row.request, row.owner, row.void = ghost, request, gone
+
+    def left(self, rows: Sequence[Row[R]]) -> list[R]:
+        """Return the copies of removed requests of which no row is in flight behind these."""
+        return [row.request for row in rows if row.owner is not None and not self.has(row.request)]
 
     def drop(self, request: R, blocks: Collection[int]) -> list[Entry]:
         """Take a request's steps and its ``blocks`` out of the batches in flight; return what they were to publish."""

@@ -81,6 +81,5 @@ class InFlight:
 
     def over(self, batch: Batch[Request]) -> None:
         """Let those go who went meanwhile, and whose last row this batch had."""
-        for row in batch.rows:
-            if row.owner is not None and not self.pipeline.has(row.request):
-                self.worker.leave(row.request)
+        for request in self.pipeline.left(batch.rows):
+            self.worker.leave(request)
